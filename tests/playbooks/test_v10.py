@@ -1,11 +1,15 @@
 """v10 mode: documents of NoETL run where they use kinds that are known here."""
 
+import textwrap
+
 import pytest
 
+import perdure
 from perdure.playbooks.author import from_text
 from perdure.playbooks.check import load
 from perdure.playbooks.document import document
 from tests.playbooks.harness import TOOLS, PlaybookHarness
+from tests.playbooks.test_engine import start
 from tests.playbooks.test_pipelines import kept
 
 DOCUMENT = """
@@ -103,10 +107,16 @@ workflow:
     assert PlaybookHarness(from_text(text, "p.yaml", TOOLS)).result == result
 
 
-def test_an_unknown_kind_fails_when_it_runs():
-    text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\nworkflow: [{step: a, tool: {kind: snowflake, command: x}}]\n"
+UNKNOWN = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\nworkflow: [{step: a, tool: {kind: snowflake, command: x}}]\n"
 
-    assert PlaybookHarness(from_text(text, "p.yaml", TOOLS)).error == "unknown_kind"
+
+async def test_an_unknown_kind_fails_when_it_runs():
+    with pytest.raises(perdure.InstanceFailed, match="unknown_kind"):
+        await start(perdure.load_playbook(UNKNOWN))
+
+
+def test_an_unknown_kind_runs_on_a_stub():
+    assert PlaybookHarness(from_text(UNKNOWN, "p.yaml", TOOLS), {"a/a_task": {"n": 1}}).result == {"n": 1}
 
 
 def test_an_arc_without_on_is_followed_after_a_failure_which_stays_unhandled():
@@ -171,3 +181,150 @@ def test_fmt_turns_it_into_v1_with_the_same_meaning():
 
     assert made["apiVersion"] == "perdure/v1"
     assert made["workflow"][1]["tool"][0]["name"] == "fetch"
+
+
+# ---- documents in the shapes of the original, on real processes ------------------------------------------------------
+
+HEAD = """
+    apiVersion: noetl.io/v2
+    kind: Playbook
+"""
+
+ENTRY = (
+    HEAD
+    + """
+    metadata: {name: entry, path: shop/entry}
+    executor: {spec: {entry_step: look, final_step: tell}}
+    workload: {floor: 25, degrees: 30}
+    workbook:
+      - name: judge
+        tool:
+          kind: python
+          input: {degrees: null, floor: null}
+          code: |
+            warm = float(degrees) >= floor
+            result = {"warm": warm}
+        assert: {expects: [degrees], returns: [warm]}
+    workflow:
+      - step: never
+        tool: {kind: python, code: "result = 1"}
+      - step: look
+        desc: the entry is not the first of the list
+        tool: {kind: workbook, name: judge, input: {degrees: "{{ degrees }}", floor: "{{ workload.floor }}"}}
+        next:
+          spec: {mode: exclusive}
+          arcs:
+            - {step: warm, when: "{{ look.warm == true }}"}
+            - {step: cold, when: "{{ look.warm != true }}"}
+      - step: warm
+        tool: {kind: noop}
+        next: {spec: {mode: inclusive}, arcs: [{step: left, args: {side: l}}, {step: right, args: {side: r}}]}
+      - {step: cold, tool: {kind: noop}}
+      - {step: left, tool: {kind: python, input: {side: "{{ args.side }}"}, code: "def main(side, **more):\\n    return {'who': side}"}, next: [both]}
+      - {step: right, tool: {kind: python, input: {side: "{{ args.side }}"}, code: "def main(side, **more):\\n    return {'who': side}"}, next: [both]}
+      - {step: both, tool: {kind: noop, result: "{{ left.who }}{{ right.who }}"}}
+      - {step: tell, tool: {kind: noop, result: {verdict: "{{ args.summary.verdict }}", both: "{{ both.result }}", runs: "{{ args.summary.counts.runs }}"}}}
+"""
+)
+
+GATE = (
+    HEAD
+    + """
+    metadata: {name: gate, path: shop/gate}
+    workload: {items: [3, 1, 2]}
+    workflow:
+      - step: begin
+        tool: {kind: noop}
+        next: [sum, held]
+      - step: sum
+        loop: {in: "{{ items }}", iterator: item, spec: {mode: sequential}}
+        tool:
+          - name: double
+            kind: python
+            libs: {Decimal: {from: decimal, import: Decimal}}
+            input: {item: "{{ item }}"}
+            code: "result = {'n': int(Decimal(item) * 2)}"
+          - name: keep
+            kind: noop
+            spec:
+              policy:
+                rules:
+                  - else: {do: continue, set: {total: "{{ (ctx.total | default(0)) + double.n }}"}}
+        set: {ready: "{{ ctx.total >= 12 }}"}
+      - step: held
+        spec:
+          policy:
+            admit:
+              rules:
+                - {when: "{{ ctx.ready }}", then: {allow: true}}
+                - else: {then: {allow: false}}
+        tool: {kind: noop, result: "{{ ctx.total }} {{ ctx.ready | lower }}"}
+"""
+)
+
+POLICY = (
+    HEAD
+    + """
+    metadata: {name: policy, path: shop/policy}
+    workload: {file: FILE}
+    workflow:
+      - step: flaky
+        tool:
+          - name: try
+            kind: python
+            script: {uri: "{{ file }}", source: {type: file}}
+            input: {n: 1}
+            spec:
+              policy:
+                rules:
+                  - {when: "{{ output.status == 'error' and output.py.exception == 'OSError' }}", then: {do: retry, attempts: 3, backoff: fixed, delay: 0}}
+                  - {when: "{{ output.status == 'error' }}", then: {do: fail}}
+                  - else: {then: {do: continue}}
+            set: {told: "{{ output }}"}
+          - name: look
+            kind: python
+            input: {told: "{{ told }}", label: "{{ try }}"}
+            code: "result = {'more': told['data']['tries'] < 2, 'same': told['data'] == label['data']}"
+        next:
+          arcs:
+            - {step: flaky, when: "{{ flaky.results.look.more == true }}"}
+            - {step: broken, when: "{{ event.name == 'call.done' }}"}
+      - step: broken
+        tool: {kind: python, code: "raise ValueError('no')"}
+        next:
+          arcs:
+            - {step: end, when: "{{ event.name == 'call.error' }}"}
+      - step: end
+        tool: {kind: noop, result: ["{{ flaky.results.try.tries }}", "{{ flaky.same }}", "{{ broken.error.kind }}", "{{ nothing }}"]}
+"""
+)
+
+FLAKY = """
+import pathlib
+log = pathlib.Path(__file__ + ".log")
+tries = len(log.read_text()) if log.exists() else 0
+log.write_text("x" * (tries + 1))
+if tries < 1:
+    raise OSError("not yet")
+result = {"tries": tries, "n": n}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        (ENTRY, {"verdict": "success", "both": "lr", "runs": 5}),
+        (GATE, "12 true"),
+        (POLICY, [2, True, "ValueError", None]),
+    ],
+    ids=["entry, routing, final step", "admission, loops, sets of noops", "policy, cycles, failures"],
+)
+async def test_documents_of_the_original_run_unchanged(text, result, tmp_path):
+    (tmp_path / "flaky.py").write_text(FLAKY)
+    playbook = perdure.load_playbook(textwrap.dedent(text).replace("FILE", str(tmp_path / "flaky.py")))
+
+    found = await start(playbook)
+
+    if text is GATE:
+        found = found["held"]
+    assert found == result

@@ -41,6 +41,7 @@ class OneShard:
     def __init__(self) -> None:
         self.shard: Shard | None = None
         self.moved: Callable[[], None] = lambda: None
+        self.redefined: Callable[[], None] = lambda: None
 
     def shard_of(self, ref: Ref) -> Shard | None:
         return self.shard
@@ -49,6 +50,9 @@ class OneShard:
         pass
 
     def hint_others(self) -> None:
+        pass
+
+    def hint_redefined(self) -> None:
         pass
 
     def sweep(self) -> None:

@@ -58,7 +58,8 @@ def served(folder, *words):
 
 
 def login(told):
-    client = httpx.Client(base_url=told["url"], headers={"x-perdure": "1", "origin": told["url"]}, trust_env=False)
+    headers = {"x-perdure": "1", "origin": told["url"]}
+    client = httpx.Client(base_url=told["url"], headers=headers, trust_env=False, timeout=60)
     token = re.split("#", told["login"])[1]
     assert client.post("/login", json={"token": token}).status_code == 200
     return client
@@ -71,7 +72,7 @@ def test_two_commands_show_a_run_and_stopping_loses_no_acknowledged_write(shop):
         assert client.post("/api/v1/instances", json=made).status_code == 201
         assert client.get("/health/ready").status_code == 200
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     with served(shop, "shop") as (told, process):
         assert login(told).get("/api/v1/instances/order/o-1").json()["workflow"] == "order"
 

@@ -52,6 +52,12 @@ async def test_a_bound_value_cannot_change_the_statement(database):
     assert (await database(query="select s from t"))["rows"] == [{"s": evil}]
 
 
+async def test_the_result_is_that_of_the_last_statement(database):
+    several = "insert into t values (1, 'a'); insert into t values (2, 'b'); select n from t order by n;"
+
+    assert (await database(query=several))["rows"] == [{"n": 1}, {"n": 2}]
+
+
 async def test_no_rows_have_columns_too(database):
     assert await database(query="select n from t") == {"rows": [], "row_count": 0, "columns": ["n"]}
 

@@ -24,7 +24,7 @@ from perdure.kernel.machine import Workflow
 from perdure.kernel.outside import unsigned
 from perdure.kernel.retention import Retention
 from perdure.kernel.workflows import Workflows
-from perdure.ports.dialect import Gathered, Stored
+from perdure.ports.dialect import Stored
 from perdure.ports.executor import Executor
 from perdure.ports.secrets import Secret, Secrets
 from perdure.ports.store import Queries
@@ -42,7 +42,7 @@ from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
 from perdure.tools.handler import enter
 
-from .definitions import DefinitionLoader, restored, restored_one, stored
+from .definitions import DefinitionFollower, DefinitionLoader, restored, restored_one, stored
 from .dialects import begin, built_in, checked, enclosure_of, read_catalog, registered
 from .dispatch import Dispatch, Dispatching
 from .effects import Effects
@@ -65,15 +65,16 @@ class Engine(Client):
         door: LocalConnection,
         running: RunningShards,
         workflows: Workflows[Startable[Any]],
-        gathered: list[Gathered],
+        restore: Callable[[Stored], Workflow | None],
         secrets: Secrets | None = None,
     ) -> None:
         super().__init__(door, workflows, read_catalog, stored)
         self._secrets = secrets or EnvironmentSecrets()
         self._running = running
-        self._gathered = gathered
+        self._restore_one = restore
         self.processes = Definitions(door, "process", self._added)
         self.playbooks = Definitions(door, "playbook", self._added)
+        self.follower = DefinitionFollower(door.queries, workflows, self._add)
         self.hurry = asyncio.Event()
         """Set it to end the drain of a close at once: what still runs is parked, and loses no attempt."""
 
@@ -88,8 +89,13 @@ class Engine(Client):
             self._added(given, register)
 
     def _added(self, given: Stored, register: Register) -> None:
+        """A definition was put by a caller of this engine. What the follower has read is older."""
+        self.follower.overtaken = True
+        self._add(given, register)
+
+    def _add(self, given: Stored, register: Register) -> None:
         """A definition came while this engine runs: it is run from now on, and nothing that is loaded goes."""
-        workflow = self._workflows.exactly(given.name, given.version) or restored_one(given, self._gathered)
+        workflow = self._workflows.exactly(given.name, given.version) or self._restore_one(given)
         if workflow is not None:
             self._workflows.replace(cast(Startable[Any], workflow))
             activate(self._workflows, given.name, register)
@@ -185,12 +191,19 @@ async def open(
         before = len(gathered)
         await restored(queries, known, gathered)
         effects.extend(gathered[before:])
-        setup.loader = DefinitionLoader(queries, known, gathered, effects).load
+        setup.loader = DefinitionLoader(queries, known, restore).load
+
+    def restore(given: Stored) -> Workflow | None:
+        """It may be the first definition of its dialect."""
+        before = len(gathered)
+        found = restored_one(given, gathered)
+        effects.extend(gathered[before:])
+        return found
 
     try:
         async with _running(url, setup, prepare) as running:
             engine = Engine(
-                running.door, running, cast(Workflows[Startable[Any]], known), gathered, effects.around.secrets
+                running.door, running, cast(Workflows[Startable[Any]], known), restore, effects.around.secrets
             )
             bulks.begin(engine)
             try:
@@ -199,7 +212,7 @@ async def open(
                     await begin(running.door, each.beginnings, known)
                     for given in each.definitions:
                         engine.kept(given, await keep(running.door, given))
-                with collector.seldom(), _sweeping(engine, known, retention):
+                with collector.seldom(), _sweeping(engine, known, retention), _following(running.door, engine.follower):
                     yield engine
             finally:
                 step = info.current.get(None)
@@ -213,6 +226,17 @@ async def open(
         await hooks.close()
         for executor in executors:
             await executor.close()
+
+
+@contextmanager
+def _following(door: LocalConnection, follower: DefinitionFollower) -> Iterator[None]:
+    """While an engine runs, it hears of definitions that other processes put."""
+    door.when_redefined = follower.look
+    task = asyncio.ensure_future(follower.run())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 @contextmanager

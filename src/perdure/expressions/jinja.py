@@ -60,7 +60,7 @@ class Scope(msgspec.Struct, frozen=True):
     bind: Callable[[str], tuple[Key, ...] | None]  # the path, from a root, that a bare name means; None: it is unknown
     secret: Callable[[tuple[Key, ...]], str | None] | None = None  # the secret at a path; None: no secrets here
     secrets: str = "keychain"  # the root whose members are secrets
-    v10: bool = False  # missing members are null, and guards may be texts
+    v10: bool = False  # missing members are null, guards may be texts, and filters of texts take what is none
 
 
 FILTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {  # the function, and the names of further arguments
@@ -502,6 +502,8 @@ class _Reader:
         if given or len(args) > len(names):
             _refuse(node, f"the filter {node.name} takes {', '.join(names) or 'no arguments'}")
         source = self.expression(node.node)
+        if self.scope.v10 and name in ("lower", "upper", "trim", "replace"):
+            source = Call(name="text", args=(source,), at=self.at(node))
         if attribute is not None:
             body = self.attribute(node, attribute, len(self.locals))
             if name in ("sort", "unique"):

@@ -27,6 +27,7 @@ from .keys import seconds
 from .scope import ActionCode, RuleCode
 from .state import Frame, Open, Pipe, Run
 from .turn import EXECUTOR, SECOND, Turn
+from .v10 import labelled
 from .values import Beside, Fault, Stored, canonical, error, kept_of, part, whole
 
 if TYPE_CHECKING:
@@ -149,6 +150,8 @@ class Pipelines:
             for key, field in code.fields.items()
         }
         args = None if code.args is None else turn.value(code.args, roots, f"{code.path}/args", location)
+        if here.frame.entry and self.machine.compiler.playbook.v10 and isinstance(here.frame.args, dict):
+            args = {**(args or {}), **here.frame.args}  # those of the entry are defaults
         if isinstance(args, dict):
             args = {key: turn.sized(item, here.run.token) for key, item in args.items()}
         match code.action.kind:
@@ -174,8 +177,6 @@ class Pipelines:
 
     def _prepare_tool(self, here: Here, roots: dict[str, Any], fields: dict[str, Any], args: Any) -> tuple[str, Any]:
         turn, code, location = here.turn, here.code, here.location
-        if code.action.unknown:
-            raise Fault("unknown_kind", f"there is no kind {code.action.kind}")
         if args is not None and code.action.takes_args:
             fields["args"] = args
         if code.auth is not None:
@@ -475,6 +476,8 @@ class Pipelines:
 
     def _next(self, frame: Frame, code: ActionCode, result: Any) -> None:
         frame.results[code.action.label] = result
+        if self.machine.compiler.playbook.v10 and frame.outcome is not None:
+            frame.results[code.action.label] = labelled(result, frame.outcome, code.action.kind)
         frame.result = result
         frame.outcome = None
         frame.at += 1
@@ -531,13 +534,15 @@ class Pipelines:
         """A pipeline has ended: that of a workbook entry is the outcome of the action that ran it."""
         if not ok and not run.failed_at:
             run.failed_at = self.location(run, pipe)
-        pipe.frames.pop()
+        ended = pipe.frames.pop()
         if pipe.frames:
             if ok:
                 run.failed_at = ""
             status = "ok" if ok else "error"
             self.outcome(turn, pipe.frames[-1], {"status": status, "result": result, "error": error})
             return
+        if self.machine.compiler.playbook.v10:
+            run.results = ended.results
         self.machine.runs.pipe_ended(turn, run, pipe, ok=ok, result=result, error=error)
 
 

@@ -183,7 +183,10 @@ class Runs:
     def _shape(self, run: Run) -> Any:
         if not self.compiler.playbook.v10:
             return run.result
-        return shape(run.result, run.status, run.error, run.kind, run.extra)
+        shaped = shape(run.result, run.status, run.error, run.kind, run.extra)
+        if isinstance(shaped, dict) and run.results:
+            shaped.setdefault("results", run.results)
+        return shaped
 
     def _ended(self, turn: Turn, run: Run, code: StepCode, writes: dict[str, Any], chosen: list[Any]) -> None:
         """Sets, new tokens and the end of a run are one entry."""

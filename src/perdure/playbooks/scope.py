@@ -288,13 +288,15 @@ class Names:
         self.workload = set(playbook.workload)
         self.ctx = set(playbook.settings.ctx) | set(_set_keys(playbook, "ctx"))
         self.args = {"summary"}
+        self.entry_args: set[str] = set()  # of entries of the workbook
         for step in playbook.steps:
             self.args |= step.args.keys()
             for arc in step.next.arcs if step.next is not None else ():
                 self.args |= arc.args.keys()
-            for action in step.actions:
+        for actions in (*(step.actions for step in playbook.steps), *playbook.workbook.values()):
+            for action in actions:
                 if action.kind == "workbook" and isinstance(action.args, dict):
-                    self.args |= action.args.keys()
+                    self.entry_args |= action.args.keys()
 
     def owners(
         self, name: str, step: Step | None, labels: Iterable[str], roots: frozenset[str]
@@ -307,7 +309,8 @@ class Names:
             found.append(("iter", name))
         if name in self.steps:
             found.append(("_steps", name))
-        for root, known in (("args", self.args), ("ctx", self.ctx), ("workload", self.workload)):
+        args = self.entry_args if step is None else self.args
+        for root, known in (("args", args), ("ctx", self.ctx), ("workload", self.workload)):
             if name in known:
                 found.append((root, name))
         return found

@@ -89,6 +89,7 @@ class Run(msgspec.Struct):
     failed_at: str = ""  # the location of the action whose error ended it
     extra: dict[str, Any] = {}
     kind: str = ""  # of its last action
+    results: dict[str, Any] = {}  # v10: by label, of a pipeline that has ended
 
 
 class Failed(msgspec.Struct):

@@ -151,6 +151,9 @@ class _Rewriter:
             self.move(changed, "command", "query")
         if word == "python":
             self.move(changed, "script_path", "script")
+            self.python(changed)
+        if word == "workbook":
+            self.move(changed, "name", "use")
         if word == "shell":
             self.move(changed, "cmds", "script")
         if "name" in changed and isinstance(changed["name"].value, str):
@@ -162,6 +165,16 @@ class _Rewriter:
                 changed["set"] = _like(found, self.context(found))
         self.guard(changed)
         return _like(node, changed)
+
+    def python(self, keys: dict[str, Node]) -> None:
+        """`script: {uri}` is a file, and `libs: {name: {from, import}}` a name of a module."""
+        script, libs = keys.get("script"), keys.get("libs")
+        if script is not None and (uri := script.get("uri")) is not None:
+            keys["script"] = uri
+        for name, item in libs.value.items() if libs is not None and isinstance(libs.value, dict) else ():
+            parts = [node.value for key in ("from", "import") if (node := item.get(key)) is not None]
+            if parts and libs is not None:
+                libs.value[name] = Node(":".join(map(str, parts)), item.at)
 
     def move(self, keys: dict[str, Node], old: str, new: str) -> None:
         if old in keys and new not in keys:
@@ -248,10 +261,18 @@ def shape(result: Any, status: str, error: Any, kind: str, extra: Mapping[str, A
     if error is not None:
         found.setdefault("error", error)
     if http:
+        found |= {"data": result}  # the body, whatever it has itself
         found.setdefault("body", result)
         found.setdefault("status_code", http.get("status"))
         found.setdefault("headers", http.get("headers"))
     if kind in _SQL and isinstance(result, dict):
+        found |= {"data": {**result, "command_0": result}}
         found.setdefault("command_0", result)
-        found.setdefault("results", [result])
     return found
+
+
+def labelled(result: Any, outcome: Mapping[str, Any], kind: str) -> Any:
+    """What the label of an action is: in its shape too, if it has parts."""
+    if result is None or (not isinstance(result, dict) and not outcome.get("http")):
+        return result
+    return shape(result, "done" if outcome["status"] == "ok" else "failed", outcome["error"], kind, outcome)

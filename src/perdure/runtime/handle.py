@@ -487,6 +487,8 @@ class Handle(Speaker, Generic[R]):
 
     async def _id_soon(self) -> int:
         """The id, also of what is on its way to an engine."""
+        if self._instance is None:
+            await self._look()
         if self._instance == 0:
             async with aclosing(self._door.changes(0)) as changes:
                 async for _ in changes:
@@ -513,12 +515,15 @@ class Handle(Speaker, Generic[R]):
         """Find the id; 0: it is on its way to an engine."""
         queries = self._door.queries
         head = await queries.head(self.address)
+        if head is None and self._instance is None:
+            if await queries.undelivered(self.address):
+                self._instance = 0
+                return
+            head = await queries.head(self.address)  # an engine may have taken it up between the two looks
+            if head is None:
+                raise UnknownInstance(f"there is no instance {self.address}; `perdure ls` lists what exists")
         if head is not None:
             self._instance = head.id
-        elif self._instance is None:
-            if not await queries.undelivered(self.address):
-                raise UnknownInstance(f"there is no instance {self.address}; `perdure ls` lists what exists")
-            self._instance = 0
 
 
 def _bounded(event: Rewound) -> Rewound:

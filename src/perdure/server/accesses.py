@@ -53,6 +53,7 @@ class Accesses:
         self._client, self.signer, self._cookie, self._recognise = client, signer, cookie, recognise
         self._oidc = oidc
         self._access, self._read_at = Access(), float("-inf")
+        self._reading: asyncio.Future[None] | None = None
         self._links: dict[str, tuple[str, datetime]] = {}
         self._used: dict[str, float] = {}
         self._begun = False
@@ -61,10 +62,23 @@ class Accesses:
     # ---- what is known -----------------------------------------------------------------------------------------
 
     async def state(self, *, fresh: bool = False) -> Access:
+        """What was read lately. Requests that come while it is read again wait for that, and none is told less."""
         if fresh or time.monotonic() - self._read_at > FRESH_SECONDS:
-            self._read_at = time.monotonic()
-            self._access = await read_access(self._client.queries)
+            if fresh or self._reading is None:
+                self._reading = asyncio.ensure_future(self._read())
+                self._reading.add_done_callback(lambda read: read.cancelled() or read.exception())
+            await asyncio.shield(self._reading)
         return self._access
+
+    async def _read(self) -> None:
+        mine, began = asyncio.current_task(), time.monotonic()
+        try:
+            found = await read_access(self._client.queries)
+            if self._reading is mine:
+                self._access, self._read_at = found, began
+        finally:
+            if self._reading is mine:
+                self._reading = None
 
     async def ask(self, verb: str, body: Any, by: Actor) -> Any:
         """A change of access, recorded with its actor."""
@@ -73,7 +87,7 @@ class Accesses:
             self._begun = True
         handle = self._client.handle(WORKFLOW, KEY)
         answer = await handle.ask(verb, to_plain(body), timeout=ANSWER_SECONDS, by=by)
-        self._read_at = float("-inf")
+        self._read_at, self._reading = float("-inf"), None
         if "refused" in answer:
             status = {"not-found": 404, "last-admin": 409, "name-taken": 409, "forbidden": 403}.get(
                 answer["refused"], 422

@@ -35,6 +35,7 @@ from .http import Answer, Receive, Request, Scope, Send, json_answer, problem_an
 from .logins import Logins
 from .openapi import document
 from .problems import HttpProblem, problem_of
+from .readers import Histories
 from .reading import JSON, from_text, read_json, read_query, to_struct
 from .reading import unknown as unknown_name
 from .redacting import Redactor, read_pointer
@@ -51,6 +52,7 @@ LONG: Final = frozenset({"result", "ask"})
 """Verbs that wait as long as their caller says."""
 
 STRANGER: Final = HttpProblem(401, "login-needed", "log in, or send an API key: Authorization: Bearer pdk_…")
+HEALTH_SECONDS: Final = 2.0
 
 
 class ServerApp:
@@ -69,6 +71,7 @@ class ServerApp:
         self.logins = Logins(given, self.accesses, self.static, oidc)
         self.stopping = asyncio.Event()
         self.notice = ""
+        self.histories = Histories()
         self._repeats = Repeats()
         self._redacted = [read_pointer(text) for text in given.redact]
         self._buckets = limits.requests()
@@ -131,7 +134,7 @@ class ServerApp:
             raise HttpProblem(403, "foreign-host", "this server does not answer under that name")
         if request.path == "/login" or request.path.startswith("/login/"):
             return await self.logins.answer(request) or self._stranger(request)
-        login, ambient = await self.accesses.login_of(request)
+        login, ambient = await self._login_of(request)
         if login is None:
             return self._stranger(request)
         if ambient and not may_write(request.method, request.headers, request.host):
@@ -142,6 +145,15 @@ class ServerApp:
         if request.path.startswith(f"{API}/"):
             return await self._api(request, login)
         return await self._face(request, login)
+
+    async def _login_of(self, request: Request) -> tuple[Login | None, bool]:
+        """Who asks. A database that does not answer cannot say it: the request is refused in time."""
+        try:
+            async with asyncio.timeout_at(request.deadline):
+                return await self.accesses.login_of(request)
+        except TimeoutError:
+            text = "the database does not answer; nothing was recorded"
+            raise HttpProblem(503, "database-failed", text, retry_after=1) from None
 
     def _stranger(self, request: Request) -> Answer:
         """One and the same answer for every path: a page for browsers, a problem for programs."""
@@ -181,13 +193,17 @@ class ServerApp:
 
     async def _verb(self, request: Request, login: Login, route: Route, named: dict[str, str]) -> Answer:
         calling = self._calling(request, login, route)
-        verdict = allowed(login, route.who, read=route.read)
+        verdict = allowed(login, route.who, read=route.read, executor=login.executor)
+        if verdict.hidden and route.who == "executor":
+            raise HttpProblem(404, "not-found", f"there is nothing at {request.path[:80]}")
         if not verdict.yes:
             self._denied_write(login, route)
             raise forbidden(calling, verdict.needs or route.who, "this")
         if self.settings.read_only and not route.read:
             raise HttpProblem(403, "read-only", "this server is read-only")
         body = b"" if route.read else await request.body(limits.VALUE_BODY_MAX if route.values else limits.BODY_MAX)
+        if body:
+            request.begin_answer()  # the time that the body took is not the database's
         params = _params(request, route, named, body)
 
         async def work() -> Answer:
@@ -201,11 +217,13 @@ class ServerApp:
 
     async def _call(self, calling: Calling, route: Route, params: Any) -> Answer:
         try:
-            async with asyncio.timeout(None if route.name in LONG else limits.ANSWER_SECONDS):
+            async with asyncio.timeout_at(None if route.name in LONG else calling.request.deadline):
                 answered = await route.call(calling, params)
             if getattr(answered, "note", msgspec.UNSET) is not msgspec.UNSET:  # it was so before: by this request?
                 answered = await first_answer(calling, route.name, params) or answered
-        except TimeoutError:
+        except TimeoutError as error:
+            if isinstance(error, PerdureError):
+                raise
             text = "no engine answered in time; whether it was recorded is told by the instance: look before you repeat"
             raise HttpProblem(503, "no-engine", text, retry_after=1) from None
         except HttpProblem as problem:
@@ -249,7 +267,18 @@ class ServerApp:
             trace=request.headers.get("traceparent", "")[:100],
         )
         client = self.client if route.read else asking(self.client, asked)
-        return Calling(request, login, client, self.accesses, self.settings, route.read, route.who, event=asked.id)
+        return Calling(
+            request,
+            login,
+            client,
+            self.accesses,
+            self.settings,
+            self.histories,
+            route.read,
+            route.who,
+            event=asked.id,
+            engine=self.client,
+        )
 
     def _denied_write(self, login: Login, route: Route) -> None:
         """One entry a minute for an actor and a verb, with how many there were."""
@@ -326,9 +355,9 @@ class ServerApp:
         why = "" if request.path == "/health/live" else await self._not_ready()
         told: dict[str, Any] = {}
         if {"authorization", "cookie"} & set(request.headers):
-            with suppress(PerdureError, TimeoutError):  # without a database there is no login
-                async with asyncio.timeout(2):
-                    login = (await self.accesses.login_of(request))[0]
+            request.deadline = min(request.deadline, asyncio.get_running_loop().time() + HEALTH_SECONDS)
+            with suppress(HttpProblem, PerdureError):  # without a database there is no login
+                login, _ = await self._login_of(request)
                 if login is not None and allowed(login, "viewer").yes:
                     told = {"ready": not why, "why": why}
         return Answer(503 if why else 200, msgspec.json.encode(told))

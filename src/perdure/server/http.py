@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from . import limits
 from .limits import READ_SECONDS, URL_MAX
 from .problems import HttpProblem, document
 from .rendering import to_bytes
@@ -49,6 +50,11 @@ class Request:
         if proxied and (passed := self.headers.get("x-forwarded-for", "")):
             self.address = passed.rpartition(",")[2].strip()[:60]  # what our own proxy has added; the rest is claimed
         self.id = secrets.token_hex(6)
+        self.begin_answer()
+
+    def begin_answer(self) -> None:
+        """From now on the answer may take so long; `deadline` is in the loop's time."""
+        self.deadline = asyncio.get_running_loop().time() + limits.ANSWER_SECONDS
 
     @property
     def host(self) -> str:

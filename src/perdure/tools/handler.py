@@ -21,7 +21,7 @@ from perdure.kernel.batch import Publication
 from perdure.ports.executor import Work
 from perdure.ports.secrets import Secret, SecretParts, Secrets
 
-from .tool import Told, Tool, ToolCall, ToolError, find
+from .tool import Told, Tool, ToolCall, ToolError, find, names
 
 PREFIX: Final = "tools/"
 PREVIEW: Final = 200
@@ -168,7 +168,7 @@ def handlers(around: Surroundings) -> Callable[[str], Any]:
 
     def found(name: str) -> Any:
         if name not in made:
-            if name.startswith(PREFIX):
+            if name.startswith(PREFIX) and name.removeprefix(PREFIX) in names():
                 made[name] = ToolHandler(name, around)
             elif name in ("values/read", "values/put"):
                 made[name] = ValueHandler(name, around)

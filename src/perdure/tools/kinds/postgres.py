@@ -72,6 +72,8 @@ async def _statements(cursor: Any, params: PostgresParams) -> Found:
         written, names = bound(text, lambda name: f"%({name})s", "%%")
         given = {name: _adapted(value) for name, value in values(params, names).items()}
         await cursor.execute(written if given else text, given or None)
+        while cursor.nextset():  # a text without values may have several statements
+            pass
         found = await _found(cursor, params)
     return found
 

@@ -31,7 +31,8 @@ class PythonParams(msgspec.Struct):
         dict[str, Any] | None, msgspec.Meta(description="names for the code, and the maps `args` and `input_data`")
     ] = None
     libs: Annotated[
-        dict[str, str] | None, msgspec.Meta(description="names to modules that are imported under them")
+        dict[str, str] | None,
+        msgspec.Meta(description="names to modules, or `module:name`, that are imported under them"),
     ] = None
     env: Annotated[dict[str, Any] | None, msgspec.Meta(description="further variables of the environment")] = None
 

@@ -35,8 +35,14 @@ def perform(asked: Any) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
         return finished(found(**args))
-    names: dict[str, Any] = {**args, "args": args, "input_data": args, "__name__": "__playbook__"}
-    names["libs"] = {alias: importlib.import_module(module) for alias, module in asked["libs"].items()}
+    names: dict[str, Any] = {
+        **args,
+        "args": args,
+        "input_data": args,
+        "__name__": "__playbook__",
+        "__file__": asked["file"],
+    }
+    names["libs"] = {alias: imported(named) for alias, named in asked["libs"].items()}
     names.update(names["libs"])
     tree = ast.parse(asked["code"], asked["file"])
     if any(isinstance(node, ast.Return) for node in outer(tree)):
@@ -50,6 +56,13 @@ def perform(asked: Any) -> Any:
     if callable(names.get("main")):
         return finished(names["main"](**args))
     return names.get("result")
+
+
+def imported(named: str) -> Any:
+    """A module, or `module:name` of it."""
+    module, _, name = named.partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, name) if name else found
 
 
 def outer(tree: ast.Module) -> Iterator[ast.AST]:
