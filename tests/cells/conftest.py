@@ -63,7 +63,7 @@ class Live:
     async def until(self, cell: Any, key: object, state: Any) -> None:
         """Wait until a cell has this state, or one of which this is true."""
         good: Callable[[Any], bool] = state if callable(state) else lambda found: bool(found == state)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not good(await self.state(cell, key)):  # noqa: ASYNC110  # what it waits for is done by handlers
                 await asyncio.sleep(0.001)
 

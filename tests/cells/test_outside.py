@@ -466,7 +466,7 @@ async def test_a_cost_that_cannot_be_read_is_a_bad_signature_and_the_engine_goes
         effect = await asked(engine)
 
         await with_a_bad_cost(engine, file, "test/till")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await audits(engine):  # noqa: ASYNC110  # the engine looks into its inbox now and then
                 await asyncio.sleep(0.001)
 
@@ -681,7 +681,7 @@ async def test_a_cell_that_does_not_take_rejected_fails_and_its_other_effects_ar
         await engine.answer(first, ok={"auth": 7}, executor="psp")
 
         with pytest.raises(perdure.InstanceFailed, match="cannot be read"):
-            await engine.handle("test/greedy", "k").result(timeout=20)
+            await engine.handle("test/greedy", "k").result(timeout=60)
         assert await engine.open_effects() == []
 
 

@@ -111,7 +111,7 @@ async def asked(engine: perdure.Engine, mode: str = "") -> perdure.Handle[Any]:
 
 
 async def ended(engine: perdure.Engine) -> Text:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (found := await engine.state(poem, "p")) or not found.end:
             await settled(engine)
             await asyncio.sleep(0)

@@ -44,7 +44,7 @@ async def test_ask_and_complete(stage: Stage) -> None:
 
         assert answers == [1, 3, 6, 10, 15, 21, 28]
         assert await handle.ask("stop", timeout=5) == "stopped"
-        assert await handle.result(5) == 28
+        assert await handle.result(60) == 28
 
 
 async def test_the_same_id_again_hears_the_same_answer_even_after_the_end(stage: Stage) -> None:
@@ -57,7 +57,7 @@ async def test_the_same_id_again_hears_the_same_answer_even_after_the_end(stage:
 
         assert (first, second, third) == (5, 5, 10)
         assert await handle.ask("stop", timeout=5) == "stopped"
-        assert await handle.result(5) == 10
+        assert await handle.result(60) == 10
         assert await handle.ask("add", 5, 5, id="b") == 10
         with pytest.raises(perdure.InstanceEnded):
             await handle.ask("add", 5, 5, id="c")
@@ -384,7 +384,7 @@ async def test_only_the_flow_itself_can_ask_for_operations(stage: Stage) -> None
     async with stage.open(flow) as engine:
         handle = await engine.start(flow)
         await handle.send("m")
-        told = await handle.result(5)
+        told = await handle.result(60)
 
         assert len(told) == 12
         assert [each for each in told if "belongs in the flow itself" not in each] == []
@@ -411,7 +411,7 @@ async def test_an_answer_of_none_is_an_answer(stage: Stage) -> None:
     async with stage.open(flow) as engine:
         handle = await engine.start(flow)
         assert await handle.ask("q", timeout=5, id="a") is None
-        await handle.result(5)
+        await handle.result(60)
         assert await handle.ask("q", timeout=5, id="a") is None
 
 

@@ -192,7 +192,7 @@ def test_a_task_is_done_at_360_pixels_and_the_form_refuses_what_the_schema_refus
         await page.click(".choice >> text=yes")
         wide = await page.evaluate("document.documentElement.scrollWidth")
         await page.click(".task-form button[type=submit]")
-        return problem, wide, await handle.result(20)
+        return problem, wide, await handle.result(60)
 
     problem, wide, result = stage.tell(story, width=360, height=740)
 
@@ -397,7 +397,7 @@ def test_a_playbook_goes_on_when_its_ctx_is_patched_by_the_button_of_its_sentenc
         command = await page.inner_text("dialog .cmd code")
         await page.click("dialog button[type=submit]")
         await page.wait_for_selector(".stamp.st-completed")
-        return command, await handle.result(10)
+        return command, await handle.result(60)
 
     command, result = stage.tell(story)
 
@@ -430,7 +430,7 @@ def test_four_eyes_is_explained_and_enforced(stage):
 def test_a_loop_is_one_row_until_it_is_opened_and_the_timeline_is_zoomed_by_keys(stage):
     async def story(site, page):
         handle = await site.engine.start("counting", key="few", n=6)
-        await handle.result(10)
+        await handle.result(60)
         await page.goto(f"{site.url}/instances/counting/few")
         rows = page.locator("[role=treegrid] [data-n]")
         await rows.first.wait_for()
@@ -491,7 +491,7 @@ def test_a_bulk_is_started_from_selected_rows_after_its_dry_run_and_a_typed_coun
         await page.click("dialog button[type=submit]")
         await page.wait_for_url("**/bulk?id=*")
         await page.wait_for_selector("tr[aria-selected] >> text=3 of 3")
-        await handle.until("cancelled", 10)
+        await handle.until("cancelled", 60)
         return told, problem, before
 
     told, problem, before = stage.tell(story)
@@ -533,7 +533,7 @@ def test_all_tabs_of_a_browser_share_one_stream(stage):
         for each in (page, other):
             await each.goto(f"{site.url}/instances/order/in-two-tabs")
             await each.wait_for_selector(".foot .live:not(.off)")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while site.server._streams != {"ann": 1}:  # those of pages that were left end a little later
                 await page.wait_for_timeout(20)
         await handle.send("decision", "yes")

@@ -21,7 +21,21 @@ from perdure.verbs.read import DiffAnswer, DiffParams, TraceAnswer, TraceParams,
 from perdure.views.instance_at import PastInstance
 from perdure.views.lists import Rates
 
-from .api import access, acting, bookmarks, bulk, definitions, export, fleet, instances, looks, parts, tasks
+from .api import (
+    access,
+    acting,
+    bookmarks,
+    bulk,
+    definitions,
+    export,
+    fleet,
+    instances,
+    looks,
+    outside,
+    parts,
+    tasks,
+    world,
+)
 from .calling import Calling
 from .refusals import Repeat, refusals_of, repeat_of
 
@@ -180,6 +194,28 @@ ROUTES: Final[tuple[Route, ...]] = (
           TaskInfo, tasks.escalate, {"roles": ["manager"]}),
     Route("tasks cancel", "POST", f"{TASK}/-/cancel", "task", "End a task without an answer.", tasks.TaskCancelParams,
           TaskInfo, tasks.cancel, {"reason": "not needed"}),
+    Route("message", "POST", "/messages", "operator", "Send a message by the reference of an instance.",
+          outside.ReferenceParams, outside.ReferenceAnswer, outside.message,
+          {"reference": "o-17", "name": "paid", "body": {"cents": 4200}}, values=True),
+    Route("event", "POST", "/events", "operator", "Send a domain event to the cells that take it.",
+          outside.EventParams, access.Done, outside.event,
+          {"name": "com.acme/OrderCreated@1", "data": {"order_id": "o-17"}}, values=True),
+    Route("effects ls", "GET", "/effects", "executor", "List the effects that wait for this executor.",
+          outside.EffectsQuery, outside.EffectList, outside.effects),
+    Route("effects answer", "POST", "/receipts/{intent}", "executor", "Answer an effect.", outside.ReceiptParams,
+          access.Done, outside.receipt, {"ok": {"paid": True}}, values=True),
+    Route("manifest show", "GET", "/world/manifest", "viewer", "Show the manifest in force.", instances.Nothing,
+          world.ManifestAnswer, world.manifest),
+    Route("manifest proposals", "GET", "/world/proposals", "viewer", "List proposals, newest first.",
+          instances.Nothing, world.ProposalList, world.proposals),
+    Route("manifest propose", "POST", "/world/proposals", "author", "Propose another manifest.",
+          world.ProposeParams, world.ShownProposal, world.propose, values=True),
+    Route("manifest approve", "POST", "/world/proposals/{number}/-/approve", "admin", "Approve a proposal.",
+          world.ProposalNumber, world.ShownProposal, world.approve, {}),
+    Route("manifest reject", "POST", "/world/proposals/{number}/-/reject", "admin", "Reject a proposal.",
+          world.ProposalNumber, world.ShownProposal, world.reject, {"reason": "not now"}),
+    Route("manifest apply", "POST", "/world/proposals/{number}/-/apply", "admin", "Put a proposal into force.",
+          world.ApplyParams, world.AppliedAnswer, world.apply, {"mode": "migrate"}),
     Route("fleet", "GET", "/fleet", "viewer", "Tell what runs.", instances.Nothing, fleet.FleetAnswer, fleet.fleet),
     Route("bookmarks", "GET", "/bookmarks", "anyone", "List your bookmarks, and shared ones.", instances.Nothing,
           bookmarks.BookmarkList, bookmarks.ls),

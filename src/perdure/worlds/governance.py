@@ -81,6 +81,10 @@ class Governance:
         changes = wanted if isinstance(wanted, tuple) else patch_between(await self.manifest(), _data(wanted))
         return _proposal(await self._ask("propose", {"patch": data_of(changes)}))
 
+    async def propose_data(self, data: Any) -> Proposal:
+        """Propose a manifest that came as data, such as JSON."""
+        return await self.propose(read(data))
+
     async def shadow(
         self,
         wanted: int | BoundManifest | Manifest,
