@@ -618,3 +618,23 @@ def test_ten_thousand_rows_keep_600_elements(stage):
         return most
 
     assert stage.tell(story, seconds=300 if LONG else 60) <= 600
+
+
+def test_a_proposal_is_shown_with_its_changes_and_rejected(stage):
+    async def story(site, page):
+        client = await site.login("bob")
+        manifest = (await client.get(f"{API}/world/manifest")).json()["manifest"]
+        manifest["schemas"]["com.acme/More@1"] = {"record": {"n": "nat"}}
+        made = await client.post(f"{API}/world/proposals", json={"manifest": manifest})
+        assert made.status_code < 300, made.text
+        await page.goto(f"{site.url}/world")
+        shown = await page.inner_text(".proposal")
+        await page.click("text=Reject…")
+        await page.fill("#d-reason", "not now")
+        await page.click("dialog button[type=submit]")
+        await page.wait_for_selector(".proposal >> text=not now")
+        return shown
+
+    shown = stage.tell(story)
+
+    assert "1 change by bob" in shown and "com.acme/More@1" in shown
