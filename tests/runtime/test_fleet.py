@@ -227,3 +227,41 @@ async def test_an_engine_of_a_fleet_runs_so_many_steps_at_once_as_it_was_told(po
         await asyncio.gather(*(handle.result(60) for handle in handles))
 
     assert most == [2]
+
+
+async def test_a_call_that_was_cut_and_asks_once_more_leaves_the_next_delivery_alone(postgres: str) -> None:
+    begun, again, asked = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def last_words() -> None:
+        about = perdure.step_info()
+        await again.wait()
+        asked.set()
+        await about.ask("price", "of the first delivery")
+
+    async def clerk() -> str:
+        about = perdure.step_info()
+        if about.delivery == 1:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await last_words()
+        again.set()
+        await asked.wait()
+        for _ in range(50):  # so that what the first delivery asks comes first
+            await asyncio.sleep(0)
+        return str(await about.ask("price", "of the next"))
+
+    @perdure.flow
+    async def shop(ctx: perdure.Context) -> str:
+        work = asyncio.create_task(ctx.step("clerk", clerk))
+        message = await ctx.receive("price")
+        message.complete(message.body)
+        return await work
+
+    async with perdure.open(postgres, workflows=[shop]) as engine:
+        handle = await engine.start(shop, key="k")
+        await begun.wait()
+        for shard in engine._running.shards:
+            shard.fall(LeaseLost("for a test"))
+        assert await handle.result(60) == "of the next"

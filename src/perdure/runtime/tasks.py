@@ -159,6 +159,8 @@ class Tasks(Speaker):
         return place_of(order, info)
 
     async def _row(self, task: str, actor: Actor | None) -> TaskRow:
+        if isinstance(task, TaskInfo):
+            raise BadCall(f"a task is named by its id: give task.id, which is {task.id!r}, and not the task itself")
         row = await self._connection.queries.task(int(task)) if _is_id(task) else None
         if row is None or (actor is not None and not may_see(info_of(row).standing, actor)):
             raise UnknownTask(_unknown(task))

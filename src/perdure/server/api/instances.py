@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -29,7 +30,7 @@ from perdure.views.look import (
     shown_entry,
     shown_wait,
 )
-from perdure.views.operations import Operation, operations
+from perdure.views.operations import Operation, Operations
 from perdure.views.reasons import reasons, see, words_for
 from perdure.views.where import Where, from_pairs, joined, parse, to_text
 
@@ -337,14 +338,26 @@ def _said(line: Line) -> str:
     return " ".join((line.event, line.location, line.status, error, line.outcome, *line.opened)).lower()
 
 
+class OperationsQuery(msgspec.Struct, frozen=True):
+    """`limit`: the last so many; 0: all."""
+
+    id: str
+    limit: int = 0
+
+
 class OperationsAnswer(msgspec.Struct, frozen=True):
+    """`total`: how many there are."""
+
     id: str
     operations: list[Operation]
+    total: int
 
 
-async def operations_of(calling: Calling, given: Id) -> OperationsAnswer:
+async def operations_of(calling: Calling, given: OperationsQuery) -> OperationsAnswer:
     head = await calling.find(given.id)
-    return OperationsAnswer(id_of(head), await operations(calling.client.queries, head.id))
+    rows = await calling.client.queries.history(head.id)
+    found = await asyncio.to_thread(Operations().read, rows)
+    return OperationsAnswer(id_of(head), found[-given.limit :] if given.limit > 0 else found, len(found))
 
 
 class ResultQuery(msgspec.Struct, frozen=True):
