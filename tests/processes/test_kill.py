@@ -39,7 +39,7 @@ async def test_a_kill_in_the_middle_of_200_purchases_loses_nothing(tmp_path: Pat
         for number in range(COUNT):
             instance = f"till/{number}"
             expected = [f"{name}-{instance}" for name in ("budget", "stock", "order")]
-            assert await client.handle(purchase, str(number)).result(timeout=10) == expected
+            assert await client.handle(purchase, str(number)).result(timeout=60) == expected
 
 
 KILLER = Process(

@@ -20,7 +20,7 @@ This page is made from the table of verbs: `python -m perdure.server.reference`.
 - `{{id}}` is `workflow/key`, which may have slashes; what is asked of it follows the last `/-/`. `@NUMBER` names one generation.
 - Lists take `limit` (1 to 500), `cursor` (the `next` or `previous` of a page), `order` (`-started`, `started`) and filters: `q` as text, or each as a parameter.
 - `Idempotency-Key` makes a write happen once. `If-Match` with the `ETag` of an instance refuses it if the instance has moved on. `X-Reason` is recorded.
-- `GET {API}/stream?channels=instance:ID,list:FILTER,tasks:mine,fleet` sends events; `Last-Event-ID` resumes without loss or repetition.
+- `GET {API}/stream?channels=instance:ID,list:FILTER,tasks:mine,bulk:ID,fleet` sends events; `Last-Event-ID` resumes without loss or repetition.
 - Errors are `application/problem+json` with `code`, `detail` and the number of the `request`.
 
 A verb that comes twice is one by what stands under *once by*. Each verb may be refused with 401, 403, 429 or 503 besides its own refusals.

@@ -20,6 +20,7 @@ from perdure.tasks.rights import may_see
 from perdure.tasks.row import info_of
 from perdure.views.where import Where, fits, parse
 
+from .api.bulk import own_bulk
 from .api.tasks import seen_by
 from .feed import Feed, Moved, Position, pack, unpack
 from .problems import HttpProblem
@@ -28,7 +29,7 @@ from .rendering import to_bytes
 BEAT_SECONDS: Final = 15.0
 RECHECK_SECONDS: Final = 5.0
 WAITING_MAX: Final = 256
-KINDS: Final = ("instance", "list", "tasks", "fleet")
+KINDS: Final = ("instance", "list", "tasks", "fleet", "bulk")
 MOVING: Final = frozenset({"status", "waits_for", "error_type", "queue", "changed", "ended"})
 """Fields by which an instance enters or leaves a list while it lives."""
 
@@ -45,8 +46,12 @@ def read_channels(texts: Iterable[str]) -> list[tuple[str, str]]:
     found = []
     for text in texts:
         kind, _, argument = text.partition(":")
-        if kind not in KINDS or (kind == "instance" and not argument) or (kind == "tasks" and argument != "mine"):
-            channels = "instance:ID, list:FILTER, tasks:mine, fleet"
+        if (
+            kind not in KINDS
+            or (kind in ("instance", "bulk") and not argument)
+            or (kind == "tasks" and argument != "mine")
+        ):
+            channels = "instance:ID, list:FILTER, tasks:mine, bulk:ID, fleet"
             raise HttpProblem(422, "bad-request", f"there is no channel {text[:80]!r} (there are: {channels})")
         found.append((kind, argument))
     if not found:
@@ -147,6 +152,8 @@ class Stream:
     async def _of(self, channel: Channel, moved: Moved, head: HeadRow, newest: bool) -> list[tuple[str, Any]]:
         if channel.kind == "tasks":
             return await self._task(head) if newest and head.workflow == TASK else []
+        if channel.kind == "bulk":
+            return [("head", document(head))] if newest and channel.instance == head.id else []
         if not sees(self._login, head.workflow):
             return []
         match channel.kind:
@@ -202,6 +209,8 @@ async def resolved(client: Client, login: Login, wanted: list[tuple[str, str]], 
         if kind == "instance":
             head = await find(argument)
             found.append(Channel(kind, argument, head.id, head.workflow))
+        elif kind == "bulk":
+            found.append(Channel(kind, argument, (await own_bulk(client, login, argument)).id))
         elif kind == "list":
             found.append(Channel(kind, argument, where=parse(argument)))
         else:
