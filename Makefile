@@ -40,11 +40,14 @@ browser:
 		|| { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get install --yes --quiet chromium; } \
 		|| printf '\n*** NO BROWSER: the tests of the web UI will not run.\n*** Install chromium, or: make test BROWSER=/path/to/chromium\n\n'
 
+# Compiled first: hundreds of processes of the tests import it. Some tests wait more than they work.
+PYTEST = $(BIN)/python -m compileall -q src && PYTHONDONTWRITEBYTECODE= BROWSER=$(BROWSER) $(BIN)/pytest -n 3 --dist worksteal
+
 test: $(READY) browser ## run all tests, the hunt for seeded bugs included
-	BROWSER=$(BROWSER) $(BIN)/pytest -n 3 --dist worksteal  # some wait more than they work
+	$(PYTEST)
 
 test-long: $(READY) browser ## run all tests on all stages, PostgreSQL included, with more kills
-	PERDURE_TEST_STAGES=long PERDURE_TEST_KILLS=100 BROWSER=$(BROWSER) $(BIN)/pytest -n 3 --dist worksteal
+	export PERDURE_TEST_STAGES=long PERDURE_TEST_KILLS=100; $(PYTEST)
 
 check: $(READY) ## format, lint, layers, types, tests and a short simulation
 	$(BIN)/ruff format --check .

@@ -4,6 +4,8 @@ PostgreSQL for those that want one.
 
 import asyncio
 import inspect
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -18,6 +20,12 @@ if TYPE_CHECKING:
 
 settings.register_profile("perdure", deadline=None)
 settings.load_profile("perdure")
+
+
+def pytest_collection_finish() -> None:
+    """From here on no bytecode is kept: a module that a test writes twice in a second would stay the first one."""
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,6 +4,7 @@ The process and the playbook are not among them: a test puts their definitions i
 """
 
 import asyncio
+import os
 import signal
 import sys
 from contextlib import AbstractAsyncContextManager
@@ -30,7 +31,7 @@ async def stretched(text: str) -> str:
     return text * LONG
 
 
-# ---- a flow ------------------------------------------------------------------------------------------------------------
+# ---- a flow ---------------------------------------------------------------------------------------------------------
 
 
 @perdure.step(executor="far")
@@ -53,7 +54,7 @@ async def parent(ctx: perdure.Context) -> int:
     return sum(map(len, children))
 
 
-# ---- a graph -----------------------------------------------------------------------------------------------------------
+# ---- a graph --------------------------------------------------------------------------------------------------------
 
 
 @tool(writes=True)
@@ -75,14 +76,56 @@ desk = Graph(
     runner=runner,
     tools=[publish],
     limits=Limits(depth=1),
-    permits=[Permit("publish", "ask", roles=["editor"])],
+    permits=[Permit("publish", "ask", roles=("editor",))],
     rest_after=0.01,
 )
 desk.node("plan")
 desk.node("ship", after=["plan"])
 
 
-# ---- cells -------------------------------------------------------------------------------------------------------------
+# ---- an agent that is killed between two tools ----------------------------------------------------------------------
+
+
+def note(ledger: str, word: str) -> None:
+    """One execution: what is done, for which instance, under which key, by which process."""
+    about = perdure.step_info()
+    with open(ledger, "a") as file:  # one small write at the end of a file is atomic
+        file.write(f"{word} {about.instance} {about.idempotency_key} {os.getpid()}\n")
+
+
+@tool(writes=True)
+async def record(ledger: str, text: str) -> str:
+    note(ledger, text)
+    return text
+
+
+@tool
+async def hold(ledger: str, gate: str) -> None:
+    note(ledger, "hold")
+    while not os.path.exists(gate):  # noqa: ASYNC110, ASYNC240  # another process makes it
+        await asyncio.sleep(0.02)
+
+
+async def think(ledger: str, turn: int) -> str:
+    note(ledger, f"thought-{turn}")
+    return f"thought {turn}"
+
+
+async def talking(node: Node) -> object:
+    ledger, gate = node.input
+    said = [await node.step("model", think, ledger, 1)]
+    await node.use("record", ledger=ledger, text="one")
+    said.append(await node.step("model", think, ledger, 2))
+    await node.use("hold", ledger=ledger, gate=gate)
+    await node.use("record", ledger=ledger, text="two")
+    return said
+
+
+talk = Graph("talk", runner=talking, tools=[record, hold])
+talk.node("agent")
+
+
+# ---- cells ----------------------------------------------------------------------------------------------------------
 
 
 class Ordered(perdure.Record, name="fleet/Ordered@1"):
@@ -103,12 +146,12 @@ class Order(perdure.Record, name="fleet/Order@1"):
 
 @perdure.cell("fleet/order@1", key="order", effects=[Charge, Alarm, Publish])
 def order(state: Order | None, event: Ordered | perdure.ReceiptOf[Charge | Alarm]) -> Next:
-    match event:
-        case Ordered():
-            return Next(Order(event.order), effects=[Charge(event.order)])
-        case perdure.ReceiptOf(params=Charge()):
-            return Next(Order(event.params.order, event.value.text), effects=[Alarm(after=1_000_000)])
-    assert state is not None
+    if state is None:
+        assert isinstance(event, Ordered)
+        return Next(Order(event.order), effects=[Charge(event.order)])
+    if not state.text:
+        assert isinstance(event, perdure.ReceiptOf)
+        return Next(Order(state.order, event.value.text), effects=[Alarm(after=1_000_000)])
     return Next(None, effects=[Publish.of("charged", len(state.text))])
 
 
@@ -117,7 +160,7 @@ async def charge(params: Charge, call: perdure.Call) -> Charge.Receipt:
     return Charge.Receipt("x" * LONG)
 
 
-WORKFLOWS = [parent, child, desk, order]
+WORKFLOWS = [parent, child, desk, talk, order]
 
 
 def engine(url: str) -> AbstractAsyncContextManager[perdure.Engine]:

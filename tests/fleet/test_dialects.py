@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,13 +60,13 @@ async def until_ready(process: EngineProcess) -> None:
 async def fleet(url: str) -> AsyncIterator[perdure.Engine]:
     """This engine has two of the shards, and the other one has the rest."""
     async with dialects.engine(url) as engine:
-
-        async def is_shared() -> bool:
-            found = await owners(url)
-            return os.getpid() in found and sorted(found.values()) == [2, 2]
-
-        await until(is_shared)
+        await until(lambda: is_shared(url, os.getpid()))
         yield engine
+
+
+async def is_shared(url: str, *pids: int) -> bool:
+    found = await owners(url)
+    return found.keys() >= set(pids) and sorted(found.values()) == [2, 2]
 
 
 async def on_all_shards(handles: list[Any]) -> None:
@@ -138,7 +139,9 @@ workflow:
       - {{name: told, kind: shell, argv: [echo, "{{{{ keychain.k.word }}}}"]}}
     next: b
   - step: b
-    spec: {{policy: {{admit: {{rules: [{{when: ctx.go, then: {{allow: true}}}}, {{else: {{then: {{allow: false}}}}}}]}}}}}}
+    spec:
+      policy:
+        admit: {{rules: [{{when: ctx.go, then: {{allow: true}}}}, {{else: {{then: {{allow: false}}}}}}]}}
     tool: {{kind: noop, result: "{{{{ a }}}}"}}
 """
 
@@ -174,3 +177,32 @@ async def test_cells(shared: str) -> None:
 
         await until(have_been_charged)
         assert [await handle.read("charged") for handle in handles] == [LONG] * 12
+
+
+async def test_an_agent_whose_engine_is_killed_between_two_tools_goes_on_elsewhere(
+    own: OwnServer, tmp_path: Path
+) -> None:
+    ledger, gate = tmp_path / "ledger", tmp_path / "gate"
+    ledger.touch()
+
+    def lines() -> list[list[str]]:
+        return [line.split() for line in ledger.read_text().splitlines()]
+
+    with own.schema(shards=4) as url:
+        victim, heir = (OtherEngine(tmp_path / f"said{n}", "tests.fleet.dialects", url) for n in range(2))
+        try:
+            await until(lambda: victim.is_ready and heir.is_ready)
+            await until(lambda: is_shared(url, victim.pid, heir.pid))
+            async with perdure.connect(url, workflows=[dialects.talk]) as client:
+                handles = [await client.start(dialects.talk, [str(ledger), str(gate)], key=key) for key in KEYS]
+                await until(lambda: len({line[1] for line in lines() if line[0] == "hold"}) == 12)
+                await on_all_shards(handles)
+                victim.kill()
+                gate.touch()
+                assert await results(handles) == [["thought 1", "thought 2"]] * 12
+        finally:
+            victim.kill()
+            heir.kill()
+            print(victim.words, heir.words)
+    assert len({(word, instance, key) for word, instance, key, _ in lines()}) == 5 * 12, "each has one key"
+    assert any(pid == str(victim.pid) for *_, pid in lines()), "the victim ran nothing"

@@ -35,6 +35,12 @@ def test_a_step_asks_its_flow_and_hears_the_answers():
         assert world.start(shop).result() == "300 and 40"
 
 
+async def test_steps_ask_their_flows_in_a_fleet_too(postgres):
+    async with perdure.open(postgres, workflows=[shop]) as engine:
+        handles = [await engine.start(shop, key=str(number)) for number in range(8)]
+        assert [await handle.result(60) for handle in handles] == ["300 and 40"] * 8
+
+
 def test_a_step_that_begins_again_hears_the_same_answers():
     crash_test(shop, pairs=40, random=20)
     crash_test(shop, pairs=10, random=10, cache=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -209,7 +210,7 @@ async def test_a_changed_order_is_a_divergence_that_names_the_node(tmp_path):
     async with perdure.open(tmp_path / "a.db", workflows=[changed]) as engine:
         handle = engine.handle(changed, "k")
         with pytest.raises(InstanceStuck, match="opened a then and opens b now"):
-            await handle.result(timeout=20)
+            await handle.result(timeout=60)
     async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
         handle = engine.handle(graph, "k")
         await handle.retry()
@@ -232,7 +233,7 @@ async def test_replay_calls_no_runner(tmp_path):
     assert ran == ["a"]
 
 
-MANY = 1000  # runs at rest
+MANY = 10_000 if os.environ.get("PERDURE_TEST_STAGES") == "long" else 1000  # runs at rest
 
 
 async def test_a_run_at_rest_is_rows_only_when_an_engine_opens(tmp_path):
@@ -256,7 +257,7 @@ async def test_a_run_at_rest_is_rows_only_when_an_engine_opens(tmp_path):
     machine = again.machine
     again.machine = lambda *args: made.append(1) or machine(*args)  # type: ignore[method-assign,func-returns-value,redundant-expr]
     async with perdure.open(tmp_path / "a.db", workflows=[again]) as engine:
-        assert len(await engine.tasks.list(limit=MANY)) == MANY
+        assert await engine.tasks.count() == MANY
         assert made == []
 
 

@@ -60,6 +60,12 @@ asyncio.run(main())
 """
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A file, which is one shard, or a server with many: what graphs ask for goes another way there."""
+    return str(request.getfixturevalue("postgres") if request.param == "postgres" else tmp_path / "a.db")
+
+
 def run_agent(folder: Path, word: str) -> subprocess.Popen[str]:
     command = [sys.executable, "agent.py", word]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, env={**os.environ})
@@ -104,10 +110,10 @@ async def question(engine, ann):
     return asked[0]
 
 
-async def test_edited_arguments_are_the_ones_used_and_a_wrong_answer_decides_nothing(tmp_path):
+async def test_edited_arguments_are_the_ones_used_and_a_wrong_answer_decides_nothing(url):
     ann = perdure.Actor("ann", roles=["editor"])
     graph = asking()
-    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+    async with perdure.open(url, workflows=[graph]) as engine:
         handle = await engine.start(graph, "x", key="k")
         task = await question(engine, ann)
         for wrong in ({"outcome": "maybe"}, {"outcome": "approve", "arguments": {"txt": "y"}}):
@@ -122,7 +128,7 @@ async def test_edited_arguments_are_the_ones_used_and_a_wrong_answer_decides_not
 
 async def test_an_agent_cannot_approve_itself(tmp_path):
     graph = asking()
-    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+    async with perdure.open(tmp_path / "a.db", workflows=[graph], drain=0) as engine:
         await engine.start(graph, "x", key="k")
         ann = perdure.Actor("ann", roles=["editor"])
         task = await question(engine, ann)
@@ -169,14 +175,14 @@ async def test_a_bad_start_by_name_from_elsewhere_fails_at_once(tmp_path):
             await handle.result()
 
 
-async def test_people_add_cancel_and_tell(tmp_path):
+async def test_people_add_cancel_and_tell(url):
     async def runner(node: Node) -> object:
         return [node.name, *node.notes]
 
     graph = Graph("live", runner=runner, roles=["editor"], rest_after=None)
     graph.node("gate", approve="before")
     graph.node("end", after={"g": "gate"}, needs="all_terminal")
-    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+    async with perdure.open(url, workflows=[graph]) as engine:
         handle = await engine.start(graph, key="k")
         assert await handle.ask("submit", [{"name": "late"}]) == {"names": ["late"]}
         assert "denied" in await handle.ask("submit", [{"name": "late"}])
@@ -193,7 +199,7 @@ async def test_people_add_cancel_and_tell(tmp_path):
 
 async def test_a_known_key_with_another_input_is_refused(tmp_path):
     graph = asking()
-    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+    async with perdure.open(tmp_path / "a.db", workflows=[graph], drain=0) as engine:
         await engine.start(graph, "x", key="k")
         again = await engine.start(graph, "x", key="k")
         assert again.key == "k"
@@ -201,7 +207,7 @@ async def test_a_known_key_with_another_input_is_refused(tmp_path):
             await engine.start(graph, "y", key="k")
 
 
-async def test_a_graph_is_a_child_of_a_flow_and_a_flow_a_child_of_a_graph(tmp_path):
+async def test_a_graph_is_a_child_of_a_flow_and_a_flow_a_child_of_a_graph(url):
     @perdure.flow
     async def double(ctx: perdure.Context, number: int) -> int:
         return 2 * number
@@ -218,7 +224,7 @@ async def test_a_graph_is_a_child_of_a_flow_and_a_flow_a_child_of_a_graph(tmp_pa
         found: int = await ctx.child(inner, 20)
         return found
 
-    async with perdure.open(tmp_path / "a.db", workflows=[inner, outer, double]) as engine:
+    async with perdure.open(url, workflows=[inner, outer, double]) as engine:
         assert await (await engine.start(outer, key="k")).result() == 41
 
 
@@ -237,14 +243,14 @@ async def test_a_childs_failure_is_the_nodes(tmp_path):
 
 async def test_handles_of_a_running_graph_give_its_report(tmp_path):
     graph = asking()
-    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+    async with perdure.open(tmp_path / "a.db", workflows=[graph], drain=0) as engine:
         handle = await engine.start(graph, "x", key="k")
         await question(engine, perdure.Actor("ann", roles=["editor"]))
         [row] = (await report(handle))["nodes"]
         assert (row["node"], row["status"]) == ("ship", "open")
 
 
-async def test_a_retry_runs_what_failed_and_nothing_else(tmp_path):
+async def test_a_retry_runs_what_failed_and_nothing_else(url):
     broken = {"b", "judge"}
     ran: list[str] = []
 
@@ -269,7 +275,7 @@ async def test_a_retry_runs_what_failed_and_nothing_else(tmp_path):
     graph.node("b", after=["a"])
     graph.node("c", after=["b"])
     graph.tournament("best", entrants={"x": "", "y": ""}, repairs=0)
-    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+    async with perdure.open(url, workflows=[graph]) as engine:
         handle = await engine.start(graph, key="k")
         for _ in range(2):
             with pytest.raises(InstanceFailed):
@@ -284,7 +290,7 @@ async def test_a_retry_runs_what_failed_and_nothing_else(tmp_path):
         await handle.retry()
         assert await handle.result() == {"c": "c", "best": "best/entrant/y"}
         assert ran == ["b", "best/judge/~0/~0", "c"]
-    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+    async with perdure.open(url, workflows=[graph]) as engine:
         lines = await engine.handle(graph, "k").history()
         assert len(lines) > 10
 
@@ -302,11 +308,11 @@ async def stamp(text: str) -> str:
     return f"{text} stamped"
 
 
-async def test_a_node_and_a_tool_may_run_on_a_queue(tmp_path):
+async def test_a_node_and_a_tool_may_run_on_a_queue(url):
     graph = Graph("queued", runner=queued_runner, tools=[stamp])
     graph.node("near")
     graph.node("far", goal="go ${inputs.near}", after=["near"], queue="heavy", isolation="remote")
-    async with perdure.open(tmp_path / "a.db", workflows=[graph], queues={"heavy": 2}) as engine:
+    async with perdure.open(url, workflows=[graph], queues={"heavy": 2}) as engine:
         handle = await engine.start(graph, {"n": 1}, key="k")
         assert await handle.result() == ["go x stamped", {"n": 1}, "x stamped", 0]
 
@@ -342,7 +348,7 @@ async def test_a_request_that_is_too_large_is_an_error_in_the_run(tmp_path):
         assert "the request 'use' has" in await (await engine.start(graph, key="k")).result()
 
 
-async def test_progress_of_runners_and_tools_is_streamed(tmp_path):
+async def test_progress_of_runners_and_tools_is_streamed(url):
     go = asyncio.Event()
 
     @tool
@@ -358,7 +364,7 @@ async def test_progress_of_runners_and_tools_is_streamed(tmp_path):
 
     graph = Graph("g", runner=runner, tools=[count])
     graph.node("a")
-    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+    async with perdure.open(url, workflows=[graph]) as engine:
         handle = await engine.start(graph, key="k")
         stream = handle.stream()
         first = asyncio.ensure_future(anext(stream))
@@ -443,7 +449,7 @@ class Counted:
             return end.value
 
 
-async def test_an_answer_wakes_the_run_that_asked_and_no_other(tmp_path):
+async def test_an_answer_wakes_the_run_that_asked_and_no_other(url):
     counts: list[int] = []
 
     async def runner(node: Node) -> object:
@@ -455,13 +461,13 @@ async def test_an_answer_wakes_the_run_that_asked_and_no_other(tmp_path):
     for number in range(100):
         graph.node(f"waiter{number}")
     graph.node("busy")
-    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+    async with perdure.open(url, workflows=[graph]) as engine:
         result = await (await engine.start(graph, key="k")).result()
     assert set(result.values()) == {"published 19"}
     assert counts == [1] * 100
 
 
-async def test_a_flow_bootstraps_a_graph_of_nodes_that_it_was_given(tmp_path):
+async def test_a_flow_bootstraps_a_graph_of_nodes_that_it_was_given(url):
     async def runner(node: Node) -> object:
         return node.goal
 
@@ -472,7 +478,7 @@ async def test_a_flow_bootstraps_a_graph_of_nodes_that_it_was_given(tmp_path):
     async def author(ctx: perdure.Context, nodes: list[dict[str, Any]]) -> object:
         return await ctx.child(desk, nodes=nodes)
 
-    async with perdure.open(tmp_path / "a.db", workflows=[desk, author]) as engine:
+    async with perdure.open(url, workflows=[desk, author]) as engine:
         plan = [{"name": "planned", "goal": "by a flow", "after": ["first"]}]
         assert await (await engine.start(author, plan, key="k")).result() == "by a flow"
         assert await (await engine.start(author, plan, key="k")).result() == "by a flow"

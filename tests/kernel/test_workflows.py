@@ -9,6 +9,7 @@ from perdure.errors import CallerError
 from perdure.kernel.batch import WorkflowRow
 from perdure.kernel.events import Address, Message, Started
 from perdure.kernel.mailbox import Accepted, Refused
+from perdure.kernel.policy import Policy
 from perdure.kernel.routing import Subscription
 from perdure.kernel.rows import inbox_row
 from perdure.kernel.workflows import Workflows, in_order
@@ -168,6 +169,38 @@ def test_an_acknowledged_start_of_a_newer_version_waits_for_an_engine_that_has_i
     world.workflows = (Told(version="2"),)
     world.restart().run()
     assert world.instance("a").definition == "2" and not world.inbox
+
+
+def test_an_instance_of_an_exact_workflow_waits_for_its_version_and_runs_on_no_newer_one():
+    exact = Policy(exact=True)
+    world = World(Told(version="2", policy=exact))
+    world.start("a", WAIT)
+    world.run()
+    row = world.inbox[b"row"] = inbox_row(b"row", Address("told", "a"), Message("m", encode([])), 1_500)
+
+    world.workflows = (Told(version="3", policy=exact),)
+    world.restart().run()
+    assert len(world.journal) == 1 and list(world.inbox.values()) == [row]
+    assert world.kernel.left == {b"row": ("told", "2")}, "this version is asked for"
+
+    world.workflows = (Told(version="2", policy=exact), Told(version="3", policy=exact))
+    world.restart().run()
+    assert world.heard("a") == ["Started", "Message m"] and not world.inbox
+    assert world.instance("a").definition == "2"
+
+
+def test_the_newest_version_is_active_unless_another_one_was_activated():
+    workflows = Workflows([WorkflowRow("a", version, b"") for version in ("2", "10")])
+
+    def active() -> str:
+        found = workflows.active("a")
+        return "" if found is None else found.version
+
+    assert active() == "10"
+    workflows.activate("a", "2")
+    assert active() == "2" and Workflows(workflows).actives == {"a": "2"}
+    workflows.replace(WorkflowRow("a", "11", b""))
+    assert active() == "2"
 
 
 def diverging(version: str) -> Told:

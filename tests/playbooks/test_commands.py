@@ -78,7 +78,7 @@ def test_start_takes_a_file_and_the_next_engine_runs_it(tmp_path):
 
     async def result():
         async with perdure.open(url) as engine:
-            return await engine.handle("p", "k").result(timeout=10)
+            return await engine.handle("p", "k").result(timeout=60)
 
     assert (told.exit_code, told.stdout) == (0, "k\n")
     assert asyncio.run(result()) == 7

@@ -57,7 +57,7 @@ class Site:
         self.clients = []
 
     def client(self, **more):
-        made = httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=20, **more)
+        made = httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=60, **more)
         self.clients.append(made)
         return made
 
@@ -82,7 +82,9 @@ class Site:
 
 @asynccontextmanager
 async def site(url=":memory:", workflows=ALL, **settings):
-    async with perdure.open(url, workflows=workflows) as engine:
+    """`connect=True`: a server alone, as `perdure serve --connect`; engines are elsewhere."""
+    around = perdure.connect(url) if settings.get("connect") else perdure.open(url, workflows=workflows)
+    async with around as engine:
         listening = bind("127.0.0.1", 0)
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         server = app(engine, settings=Settings(secret="a secret of this test", hosts=("127.0.0.1",), **settings))
@@ -110,7 +112,7 @@ def run(story, **more):
 
 
 async def waiting(engine, handle):
-    await handle.until("waiting", 10)
+    await handle.until("waiting", 60)
 
 
 VIEWER, OPERATOR, ADMIN = Grant("viewer"), Grant("operator"), Grant("admin")

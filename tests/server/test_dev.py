@@ -7,6 +7,7 @@ import sys
 from contextlib import contextmanager
 
 import httpx
+import pytest
 
 SHOP = """
 import perdure
@@ -29,7 +30,7 @@ def developed(folder, *words):
         line = process.stdout.readline()
         assert line, process.stderr.read() if process.stderr else ""
         told = json.loads(line)
-        client = httpx.Client(base_url=told["url"], headers={"x-perdure": "1"}, trust_env=False, timeout=20)
+        client = httpx.Client(base_url=told["url"], headers={"x-perdure": "1"}, trust_env=False, timeout=60)
         client.headers["origin"] = told["url"]
         assert client.post("/login", json={"token": told["login"].split("#")[1].split("?")[0]}).status_code == 200
         yield client, process, told
@@ -79,6 +80,29 @@ def test_dev_shows_a_divergence_and_a_broken_file_and_keeps_the_old_code(tmp_pat
         assert "order/first would diverge" in diverges
         assert "shop.py:1" in broken and "shop.py:1" in shown
         assert client.get(f"{ON}/-/result?wait=10").json()["result"] == "first yes"
+
+
+@pytest.mark.slow
+def test_dev_runs_a_postgres_of_its_own(tmp_path):
+    shop(tmp_path)
+    with developed(tmp_path, "shop.py", "--postgres", "--start", "order", "--input", '{"order_id": "1"}') as (
+        client,
+        *_,
+    ):
+        client.post(f"{ON}/-/messages", json={"name": "decision", "body": "yes"})
+        assert client.get(f"{ON}/-/result?wait=20").json()["result"] == "first yes"
+        fleet = client.get("/api/v1/fleet").json()
+
+    assert len(fleet["entries"]) > 1
+    assert fleet["engines"][0]["name"].startswith("perdure dev")
+    assert not list((tmp_path / ".perdure" / "postgres").glob("postmaster.pid"))
+
+
+def test_dev_is_for_this_machine(tmp_path):
+    command = [sys.executable, "-m", "perdure", "dev", "--listen", "0.0.0.0:0", "--no-open"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (ended.returncode, "use perdure serve" in ended.stderr) == (2, True)
 
 
 def test_without_a_module_the_demo_runs(tmp_path):

@@ -1,13 +1,14 @@
 """Filters as text, and lists that are the same as a scan in Python."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import perdure
 from perdure.errors import BadFilter
 from perdure.ports.store import Filter
-from perdure.views.lists import count, page
+from perdure.views.lists import count, page, rates
 from perdure.views.where import filters, fits, from_pairs, parse, to_text
 
 
@@ -115,3 +116,22 @@ def test_an_index_is_asked_for_each_choice_of_values():
 def test_what_is_no_filter_is_refused_with_advice(text, says):
     with pytest.raises(BadFilter, match=says.replace("?", r"\?")):
         parse(text)
+
+
+def test_rates_count_starts_ends_and_failures_by_their_time():
+    async def main():
+        async with perdure.open(":memory:", workflows=[order, probe]) as engine:
+            await (await engine.start(order, n=1, key="done")).result(10)
+            await (await engine.start(probe, key="sleeps")).until("waiting", 10)
+            failing = await engine.start(order, n=7, key="fails")
+            await failing.until("failed", 10)
+            now = datetime.now(UTC)
+            found = await rates(engine.queries, seen, now, seconds=3600, stretches=2)
+            later = await rates(engine.queries, seen, now + timedelta(hours=1), seconds=3600, stretches=2)
+            return found, later
+
+    found, later = asyncio.run(main())
+
+    assert (sum(found.starts), sum(found.ends), sum(found.failures)) == (3, 2, 1)
+    assert found.starts[1] == 3 and later.starts[0] == 3
+    assert not found.partial

@@ -8,6 +8,7 @@ from typing import Any
 
 from perdure.codec import decode
 from perdure.definitions import load
+from perdure.definitions.model import Register
 from perdure.errors import PerdureError
 from perdure.kernel.machine import Workflow
 from perdure.kernel.workflows import Workflows
@@ -17,7 +18,6 @@ from perdure.runtime.definitions import activate, registers
 from perdure.runtime.log import log
 
 from .dialects import dialect_of
-from .effects import Effects
 
 
 async def restored(queries: Queries, known: Workflows[Any], gathered: list[Gathered]) -> None:
@@ -65,11 +65,10 @@ def restored_one(stored: Stored, gathered: list[Gathered]) -> Workflow | None:
 class DefinitionLoader:
     """Definitions that other engines put while this one runs: each is read when an instance needs it."""
 
-    def __init__(self, queries: Queries, known: Workflows[Any], gathered: list[Gathered], effects: Effects) -> None:
+    def __init__(self, queries: Queries, known: Workflows[Any], restore: Callable[[Stored], Workflow | None]) -> None:
         self._queries = queries
         self._known = known
-        self._gathered = gathered
-        self._effects = effects
+        self._restore = restore
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
 
@@ -84,12 +83,56 @@ class DefinitionLoader:
 
     async def _load(self, name: str, version: str, found: Callable[[Workflow | None], None]) -> None:
         stored = await load.stored(self._queries, name, version.partition("+")[0])
-        before = len(self._gathered)
-        workflow = None if stored is None else restored_one(stored, self._gathered)
-        self._effects.extend(self._gathered[before:])
+        workflow = None if stored is None else self._restore(stored)
         if workflow is not None:
             self._known.replace(workflow)
         found(workflow)
+
+
+class DefinitionFollower:
+    """Reads what other processes put or activate while this engine runs; `added` hears of it."""
+
+    def __init__(self, queries: Queries, known: Workflows[Any], added: Callable[[Stored, Register], None]) -> None:
+        self._queries = queries
+        self._known = known
+        self._added = added
+        self._tried: set[tuple[str, str]] = set()  # versions that cannot run here are read once
+        self._changed = asyncio.Event()
+        self.overtaken = False  # this process has put a definition since the register was read
+
+    def look(self) -> None:
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until it is cancelled. A look that fails is made up for by the next one, and by `DefinitionLoader`."""
+        while await self._changed.wait():
+            self._changed.clear()
+            try:
+                for name, _ in await registers(self._queries):
+                    await self._follow(name)
+            except PerdureError as error:
+                log.warning("definitions of other engines could not be read: %s", error)
+
+    async def _follow(self, name: str) -> None:
+        while True:
+            self.overtaken = False
+            register = await load.register_of(self._queries, name)
+            if register is None:
+                return
+            versions = {each.version for each in register.versions if self._is_new(name, each.version)}
+            active = register.active
+            if self._known.actives.get(name) != active and self._known.exactly(name, active) is not None:
+                versions.add(active)
+            found = [await load.stored(self._queries, name, each) for each in versions]
+            if not self.overtaken:
+                break
+        for each in found:
+            if each is not None:
+                self._tried.add((name, each.version))
+                self._added(each, register)
+
+    def _is_new(self, name: str, version: str) -> bool:
+        return self._known.exactly(name, version) is None and (name, version) not in self._tried
 
 
 async def stored(queries: Queries) -> Workflows[Any]:

@@ -24,7 +24,7 @@ from perdure.kernel.machine import Workflow
 from perdure.kernel.outside import unsigned
 from perdure.kernel.retention import Retention
 from perdure.kernel.workflows import Workflows
-from perdure.ports.dialect import Gathered, Stored
+from perdure.ports.dialect import Stored
 from perdure.ports.executor import Executor
 from perdure.ports.secrets import Secret, Secrets
 from perdure.ports.store import Queries
@@ -42,7 +42,7 @@ from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
 from perdure.tools.handler import enter
 
-from .definitions import DefinitionLoader, restored, restored_one, stored
+from .definitions import DefinitionFollower, DefinitionLoader, restored, restored_one, stored
 from .dialects import begin, built_in, checked, enclosure_of, read_catalog, registered
 from .dispatch import Dispatch, Dispatching
 from .effects import Effects
@@ -62,18 +62,19 @@ class Engine(Client):
 
     def __init__(
         self,
-        door: LocalConnection,
+        connection: LocalConnection,
         running: RunningShards,
         workflows: Workflows[Startable[Any]],
-        gathered: list[Gathered],
+        restore: Callable[[Stored], Workflow | None],
         secrets: Secrets | None = None,
     ) -> None:
-        super().__init__(door, workflows, read_catalog, stored)
+        super().__init__(connection, workflows, read_catalog, stored)
         self._secrets = secrets or EnvironmentSecrets()
         self._running = running
-        self._gathered = gathered
-        self.processes = Definitions(door, "process", self._added)
-        self.playbooks = Definitions(door, "playbook", self._added)
+        self._restore_one = restore
+        self.processes = Definitions(connection, "process", self._added)
+        self.playbooks = Definitions(connection, "playbook", self._added)
+        self.follower = DefinitionFollower(connection.queries, workflows, self._add)
         self.hurry = asyncio.Event()
         """Set it to end the drain of a close at once: what still runs is parked, and loses no attempt."""
 
@@ -88,8 +89,13 @@ class Engine(Client):
             self._added(given, register)
 
     def _added(self, given: Stored, register: Register) -> None:
+        """A definition was put by a caller of this engine. What the follower has read is older."""
+        self.follower.overtaken = True
+        self._add(given, register)
+
+    def _add(self, given: Stored, register: Register) -> None:
         """A definition came while this engine runs: it is run from now on, and nothing that is loaded goes."""
-        workflow = self._workflows.exactly(given.name, given.version) or restored_one(given, self._gathered)
+        workflow = self._workflows.exactly(given.name, given.version) or self._restore_one(given)
         if workflow is not None:
             self._workflows.replace(cast(Startable[Any], workflow))
             activate(self._workflows, given.name, register)
@@ -185,21 +191,32 @@ async def open(
         before = len(gathered)
         await restored(queries, known, gathered)
         effects.extend(gathered[before:])
-        setup.loader = DefinitionLoader(queries, known, gathered, effects).load
+        setup.loader = DefinitionLoader(queries, known, restore).load
+
+    def restore(given: Stored) -> Workflow | None:
+        """It may be the first definition of its dialect."""
+        before = len(gathered)
+        found = restored_one(given, gathered)
+        effects.extend(gathered[before:])
+        return found
 
     try:
         async with _running(url, setup, prepare) as running:
             engine = Engine(
-                running.door, running, cast(Workflows[Startable[Any]], known), gathered, effects.around.secrets
+                running.connection, running, cast(Workflows[Startable[Any]], known), restore, effects.around.secrets
             )
             bulks.begin(engine)
             try:
                 await _settled(running.shards)
                 for each in gathered:
-                    await begin(running.door, each.beginnings, known)
+                    await begin(running.connection, each.beginnings, known)
                     for given in each.definitions:
-                        engine.kept(given, await keep(running.door, given))
-                with collector.seldom(), _sweeping(engine, known, retention):
+                        engine.kept(given, await keep(running.connection, given))
+                with (
+                    collector.seldom(),
+                    _sweeping(engine, known, retention),
+                    _following(running.connection, engine.follower),
+                ):
                     yield engine
             finally:
                 step = info.current.get(None)
@@ -208,11 +225,22 @@ async def open(
                         shard.leave(step.intent)
                 await running.stop(drain, engine.hurry)
                 await drained(asyncio.ensure_future(hooks.ended()), drain, engine.hurry)
-                running.door.close()
+                running.connection.close()
     finally:
         await hooks.close()
         for executor in executors:
             await executor.close()
+
+
+@contextmanager
+def _following(connection: LocalConnection, follower: DefinitionFollower) -> Iterator[None]:
+    """While an engine runs, it hears of definitions that other processes put."""
+    connection.when_redefined = follower.look
+    task = asyncio.ensure_future(follower.run())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 @contextmanager
@@ -244,9 +272,9 @@ async def _running(
         queries = cast(Queries, store)
         setup.add_effects(queries)
         setup.executors += setup.serving.executors()
-        door = LocalConnection(queries, setup.failed)
-        shard = setup.shard(store, setup.executors, door)
-        door.lead_to(lambda ref: shard)
+        connection = LocalConnection(queries, setup.failed)
+        shard = setup.shard(store, setup.executors, connection)
+        connection.lead_to(lambda ref: shard)
 
         def prepared(done: Callable[[Exception | None], None]) -> None:
             def ended(task: asyncio.Task[None]) -> None:
@@ -258,7 +286,7 @@ async def _running(
             asyncio.ensure_future(prepare(queries)).add_done_callback(ended)
 
         await asked(lambda opened: shard.open(opened, prepared))
-        yield Alone(shard, door)
+        yield Alone(shard, connection)
     finally:
         store.close()
 
@@ -280,7 +308,7 @@ class RunningShards(Protocol):
     """What runs in this process."""
 
     @property
-    def door(self) -> LocalConnection: ...
+    def connection(self) -> LocalConnection: ...
 
     @property
     def shards(self) -> list[Shard]: ...
@@ -298,9 +326,9 @@ class RunningShards(Protocol):
 class Alone:
     """One shard, as long as the process lives."""
 
-    def __init__(self, shard: Shard, door: LocalConnection) -> None:
+    def __init__(self, shard: Shard, connection: LocalConnection) -> None:
         self.shards = [shard]
-        self.door = door
+        self.connection = connection
         self.past: Counter[str] = Counter()
 
     async def stop(self, drain: float, hurry: asyncio.Event) -> None:

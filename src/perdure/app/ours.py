@@ -36,6 +36,7 @@ class FileKind(NamedTuple):
 
     noun: str
     load: Callable[[str], Any]
+    of_text: Callable[[str], Any]
     kept: Callable[[Client], Definitions]
     problems: Callable[[str], Sequence[Any]] | None = None
 
@@ -49,6 +50,17 @@ def kind_of_file(file: str) -> FileKind:
     except (OSError, ValueError):
         return PLAYBOOK
     return PLAYBOOK if _PROCESS.search(text) is None else PROCESS
+
+
+def kind_of_text(text: str) -> FileKind:
+    """The same of a text: what begins with { is JSON, and so a process."""
+    return PROCESS if text.lstrip().startswith("{") or _PROCESS.search(text) is not None else PLAYBOOK
+
+
+def _process_of(text: str) -> Process:
+    from perdure.processes.load import from_text
+
+    return from_text(text)
 
 
 def load_process(path: str | os.PathLike[str]) -> Process:
@@ -118,5 +130,11 @@ def _playbook_text(file: str | os.PathLike[str]) -> str:
         raise CallerError(f"the playbook {os.fspath(file)} is not UTF-8") from None
 
 
-PROCESS: Final = FileKind("process", load_process, lambda client: client.processes)
-PLAYBOOK: Final = FileKind("playbook", load_playbook, lambda client: client.playbooks, playbook_problems)
+PROCESS: Final = FileKind("process", load_process, _process_of, lambda client: client.processes)
+PLAYBOOK: Final = FileKind(
+    "playbook",
+    load_playbook,
+    lambda text: load_playbook(f"{text}\n"),
+    lambda client: client.playbooks,
+    playbook_problems,
+)

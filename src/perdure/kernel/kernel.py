@@ -479,8 +479,7 @@ class Kernel:
 
     def _inbox_id(self) -> bytes:
         self.counts["kept"] += 1
-        number = (self.counts["kept"] & 0xFFFFFFFF).to_bytes(4, "big")
-        return self.seq.to_bytes(8, "big") + self.salt + number
+        return self.seq.to_bytes(8, "big") + self.salt + (self.counts["kept"] & 0xFFFFFFFF).to_bytes(4, "big")
 
     def _here(self, to: Ref) -> bool:
         """Whether an instance lives on this shard."""

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from perdure.definitions.model import REGISTER
 from perdure.errors import (
     CallerError,
     EngineClosed,
@@ -50,15 +51,21 @@ BY_INBOX_MAX: Final = 10_000
 
 
 class FleetFace(Protocol):
-    """What a connection wants to know of the shards of its process. `moved` is called when one of them is gone."""
+    """What a connection wants to know of the shards of its process.
+
+    `moved` is called when one of them is gone, `redefined` when another process has put a definition.
+    """
 
     moved: Callable[[], None]
+    redefined: Callable[[], None]
 
     def shard_of(self, ref: Ref) -> Shard | None: ...
 
     def posted(self, rows: Sequence[InboxRow]) -> None: ...
 
     def hint_others(self) -> None: ...
+
+    def hint_redefined(self) -> None: ...
 
     def sweep(self) -> None: ...
 
@@ -77,6 +84,7 @@ class LocalConnection:
         self._readers: list[asyncio.Event] = []  # of those who wait for the next commit, whatever it has
         self._fallen: Exception | None = None
         self._policies = Policies()
+        self.when_redefined: Callable[[], None] = lambda: None
 
     @property
     def queries(self) -> Queries:
@@ -202,6 +210,12 @@ class LocalConnection:
         names = self._watchers.get(instance, {})
         for changed in (*names.get(name, ()), *names.get("", ())):
             changed.set()
+        if name == REGISTER:
+            self.redefined()
+
+    def redefined(self) -> None:
+        """The versions of a definition may be others now."""
+        self.when_redefined()
 
     def ended(self, instance: int, address: Address, outcome: Outcome) -> None:
         if self._watchers:
@@ -262,6 +276,7 @@ class FleetConnection(LocalConnection):
         self._by_inbox: dict[Ref, None] = {}  # who was sent something that way, the last ones
         self.lead_to(fleet.shard_of)
         fleet.moved = self.reloaded
+        fleet.redefined = self.redefined
 
     async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
         if self._fallen is not None:
@@ -323,6 +338,8 @@ class FleetConnection(LocalConnection):
     def published(self, instance: int, name: str) -> None:
         super().published(instance, name)
         self._fleet.hint_others()
+        if name == REGISTER:
+            self._fleet.hint_redefined()
 
     def fallen(self, error: Exception) -> None:
         if isinstance(error, EngineClosed):
@@ -413,10 +430,10 @@ def _nowhere(ref: Ref) -> Shard | None:
     return None
 
 
-async def reached(door: Connection, seq: int) -> None:
-    async with aclosing(door.changes(0)) as changes:
+async def reached(connection: Connection, seq: int) -> None:
+    async with aclosing(connection.changes(0)) as changes:
         async for _ in changes:
-            if await door.queries.height() >= seq:
+            if await connection.queries.height() >= seq:
                 return
 
 

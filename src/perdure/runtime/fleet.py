@@ -28,6 +28,9 @@ from .shard import Shard
 RENEWALS: Final = 4
 """How often a lease is renewed while it lasts."""
 
+REDEFINED: Final = "definitions"
+"""The hint that the database has other definitions."""
+
 TELL_SECONDS: Final = 0.005
 """How long hints about ends are gathered. Each costs the server a lock that all share who give one."""
 
@@ -49,6 +52,7 @@ class Fleet:
         self._handing_over: set[asyncio.Task[None]] = set()
         self.past: Counter[str] = Counter()  # counts of shards that this process had
         self.moved: Callable[[], None] = lambda: None  # called when a shard is gone from here
+        self.redefined: Callable[[], None] = lambda: None  # called when another process has put a definition
 
     @property
     def shards(self) -> list[Shard]:
@@ -78,8 +82,15 @@ class Fleet:
         self._telling = False
         self._leases.hint("ended")
 
+    def hint_redefined(self) -> None:
+        """A definition was put or activated here: other processes run new instances on it, too."""
+        self._leases.hint(REDEFINED)
+
     def hinted(self, word: str) -> None:
         """Another process says that something came."""
+        if word == REDEFINED:
+            self.redefined()
+            return
         kind, _, number = word.partition(" ")
         shard = self._shards.get(int(number)) if kind == "shard" and number.isdigit() else None
         if shard is not None:

@@ -39,6 +39,7 @@ class Inbox:
         self._poll = poll
         self._timers = Timers()
         self._held: set[bytes] = set()
+        self._gone: set[bytes] = set()  # recorded since the store was asked: its answer may still have them
         self._alarm_at = 0
         self._look_again = False
         self._more = False  # more rows than one look takes
@@ -48,6 +49,7 @@ class Inbox:
         """A new life: nothing of the inbox is in memory."""
         self._timers = Timers()
         self._held = set()
+        self._gone = set()
         self.asking = False
 
     # ---- the alarm -----------------------------------------------------------------------------------------------
@@ -84,6 +86,7 @@ class Inbox:
             self._look_again = True
             return
         self.asking = True
+        self._gone.clear()
         now, limit = core.clock.now(), INBOX_AT_ONCE + len(self._held)
         core.store.inbox(limit, lambda rows: self._found_inbox(life, now, limit, rows))
 
@@ -100,7 +103,7 @@ class Inbox:
             core.crash(rows)
             return
         for row in rows:
-            if row.id not in self._held:
+            if row.id not in self._held and row.id not in self._gone:
                 self._held.add(row.id)
                 try:
                     offer = offer_of(row)
@@ -166,6 +169,8 @@ class Inbox:
     def committed(self, batch: Batch) -> None:
         if batch.inbox_removed:
             self._held.difference_update(batch.inbox_removed)
+            if self.asking:
+                self._gone.update(batch.inbox_removed)
         if batch.work_opened or batch.work_closed:
             self._timers.closed(batch.work_closed)
             self._timers.opened(batch.work_opened.values())

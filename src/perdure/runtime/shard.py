@@ -238,14 +238,32 @@ class Shard:
             workflows.replace(workflow)
             if active:
                 workflows.activate(workflow.name, active)
-        left = [id for id, (name, _) in self.kernel.left.items() if name == workflow.name]
-        for id in left:
+        waiting = [id for id, (name, _) in self.kernel.left.items() if name == workflow.name]
+        left = [id for id in waiting if id not in self.kernel.sought]
+        for id in waiting:
             if id in self.kernel.sought:
                 self._seek_again(id)
             else:
                 del self.kernel.left[id]
-                self._inbox.read_again([id])
-        self._note_workflows(lambda error: self.look() if error is None else self._crash(error))
+        self._note_workflows(lambda error: self._read_again(left) if error is None else self._crash(error))
+
+    def _read_again(self, left: list[bytes]) -> None:
+        """Look for what waited for a version. A store gives a row once, until it is asked for a position."""
+        if not left:
+            self.look()
+            return
+        self._inbox.read_again(left)
+        life = self._core.life
+
+        def found(position: Position | Exception) -> None:
+            if self._core.is_over(life):
+                return
+            if isinstance(position, Exception):
+                self._crash(position)
+            else:
+                self.look()
+
+        self._store.position(found)
 
     # ---- opening and starting over -------------------------------------------------------------------------------
 

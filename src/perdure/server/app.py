@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -34,6 +35,7 @@ from .http import Answer, Receive, Request, Scope, Send, json_answer, problem_an
 from .logins import Logins
 from .openapi import document
 from .problems import HttpProblem, problem_of
+from .readers import Histories
 from .reading import JSON, from_text, read_json, read_query, to_struct
 from .reading import unknown as unknown_name
 from .redacting import Redactor, read_pointer
@@ -50,7 +52,7 @@ LONG: Final = frozenset({"result", "ask"})
 """Verbs that wait as long as their caller says."""
 
 STRANGER: Final = HttpProblem(401, "login-needed", "log in, or send an API key: Authorization: Bearer pdk_…")
-DENIED_SECONDS: Final = 60.0
+HEALTH_SECONDS: Final = 2.0
 
 
 class ServerApp:
@@ -69,10 +71,11 @@ class ServerApp:
         self.logins = Logins(given, self.accesses, self.static, oidc)
         self.stopping = asyncio.Event()
         self.notice = ""
+        self.histories = Histories()
         self._repeats = Repeats()
         self._redacted = [read_pointer(text) for text in given.redact]
         self._buckets = limits.requests()
-        self._streams: dict[str, int] = {}
+        self._streams: Counter[str] = Counter()
         self._denied: dict[tuple[str, str], tuple[float, int]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,7 +85,7 @@ class ServerApp:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        request = Request(scope, receive)
+        request = Request(scope, receive, proxied=self.settings.proxied)
         try:
             answer = await self._answer(request)
         except Exception as error:
@@ -131,10 +134,10 @@ class ServerApp:
             raise HttpProblem(403, "foreign-host", "this server does not answer under that name")
         if request.path == "/login" or request.path.startswith("/login/"):
             return await self.logins.answer(request) or self._stranger(request)
-        login, by_cookie = await self.accesses.login_of(request)
+        login, ambient = await self._login_of(request)
         if login is None:
             return self._stranger(request)
-        if by_cookie and not may_write(request.method, request.headers, request.host):
+        if ambient and not may_write(request.method, request.headers, request.host):
             raise HttpProblem(403, "foreign-origin", "a write with a cookie comes from the pages of this server alone")
         wait = self._buckets.take(login.actor.id, time.monotonic())
         if wait:
@@ -142,6 +145,15 @@ class ServerApp:
         if request.path.startswith(f"{API}/"):
             return await self._api(request, login)
         return await self._face(request, login)
+
+    async def _login_of(self, request: Request) -> tuple[Login | None, bool]:
+        """Who asks. A database that does not answer cannot say it: the request is refused in time."""
+        try:
+            async with asyncio.timeout_at(request.deadline):
+                return await self.accesses.login_of(request)
+        except TimeoutError:
+            text = "the database does not answer; nothing was recorded"
+            raise HttpProblem(503, "database-failed", text, retry_after=1) from None
 
     def _stranger(self, request: Request) -> Answer:
         """One and the same answer for every path: a page for browsers, a problem for programs."""
@@ -181,13 +193,17 @@ class ServerApp:
 
     async def _verb(self, request: Request, login: Login, route: Route, named: dict[str, str]) -> Answer:
         calling = self._calling(request, login, route)
-        verdict = allowed(login, route.who, read=route.read)
+        verdict = allowed(login, route.who, read=route.read, executor=login.executor)
+        if verdict.hidden and route.who == "executor":
+            raise HttpProblem(404, "not-found", f"there is nothing at {request.path[:80]}")
         if not verdict.yes:
             self._denied_write(login, route)
             raise forbidden(calling, verdict.needs or route.who, "this")
         if self.settings.read_only and not route.read:
             raise HttpProblem(403, "read-only", "this server is read-only")
         body = b"" if route.read else await request.body(limits.VALUE_BODY_MAX if route.values else limits.BODY_MAX)
+        if body:
+            request.begin_answer()  # the time that the body took is not the database's
         params = _params(request, route, named, body)
 
         async def work() -> Answer:
@@ -201,11 +217,13 @@ class ServerApp:
 
     async def _call(self, calling: Calling, route: Route, params: Any) -> Answer:
         try:
-            async with asyncio.timeout(None if route.name in LONG else limits.ANSWER_SECONDS):
+            async with asyncio.timeout_at(None if route.name in LONG else calling.request.deadline):
                 answered = await route.call(calling, params)
             if getattr(answered, "note", msgspec.UNSET) is not msgspec.UNSET:  # it was so before: by this request?
                 answered = await first_answer(calling, route.name, params) or answered
-        except TimeoutError:
+        except TimeoutError as error:
+            if isinstance(error, PerdureError):
+                raise
             text = "no engine answered in time; whether it was recorded is told by the instance: look before you repeat"
             raise HttpProblem(503, "no-engine", text, retry_after=1) from None
         except HttpProblem as problem:
@@ -249,7 +267,18 @@ class ServerApp:
             trace=request.headers.get("traceparent", "")[:100],
         )
         client = self.client if route.read else asking(self.client, asked)
-        return Calling(request, login, client, self.accesses, self.settings, route.read, route.who, event=asked.id)
+        return Calling(
+            request,
+            login,
+            client,
+            self.accesses,
+            self.settings,
+            self.histories,
+            route.read,
+            route.who,
+            event=asked.id,
+            engine=self.client,
+        )
 
     def _denied_write(self, login: Login, route: Route) -> None:
         """One entry a minute for an actor and a verb, with how many there were."""
@@ -257,7 +286,7 @@ class ServerApp:
             return
         key, now = (login.actor.id, route.name), time.monotonic()
         since, count = self._denied.get(key, (float("-inf"), 0))
-        if now - since < DENIED_SECONDS:
+        if now - since < limits.DENIED_SECONDS:
             self._denied[key] = since, count + 1
             return
         self._denied[key] = now, 0
@@ -268,9 +297,30 @@ class ServerApp:
     # ---- streams -----------------------------------------------------------------------------------------------
 
     async def _stream(self, request: Request, login: Login) -> Answer:
-        if self._streams.get(login.actor.id, 0) >= limits.STREAMS_MAX:
+        close = self._open_stream(login.actor.id)
+        try:
+            stream, last = await self._followed(request, login)
+        except BaseException:
+            close()
+            raise
+        headers = [("x-accel-buffering", "no")]
+        return Answer(200, b"", "text/event-stream", headers, stream.events(last), close)
+
+    def _open_stream(self, actor: str) -> Callable[[], None]:
+        """Count a stream of an actor, until the answer is called."""
+        if self._streams[actor] >= limits.STREAMS_MAX:
             text = f"an actor has at most {limits.STREAMS_MAX} streams"
             raise HttpProblem(429, "too-many-streams", text, retry_after=5)
+        self._streams[actor] += 1
+
+        def close() -> None:
+            self._streams[actor] -= 1
+            if not self._streams[actor]:
+                del self._streams[actor]
+
+        return close
+
+    async def _followed(self, request: Request, login: Login) -> tuple[Stream, str | None]:
         query = read_query(request.query)
         route = match("GET", "/instances")[0]
         assert route is not None
@@ -282,14 +332,9 @@ class ServerApp:
             return (await self.accesses.login_of(request))[0]
 
         stream = Stream(self.feed, self.client, login, channels, again, self.stopping, lambda: self.notice)
-        last = request.headers.get("last-event-id") or next(iter(query.get("last", [])), None)
-        headers = [("x-accel-buffering", "no")]
-        return Answer(200, b"", "text/event-stream", headers, stream.events(last))
+        return stream, request.headers.get("last-event-id") or next(iter(query.get("last", [])), None)
 
     async def _streaming(self, answer: Answer, request: Request, send: Send) -> None:
-        login = (await self.accesses.login_of(request))[0]
-        name = "" if login is None else login.actor.id
-        self._streams[name] = self._streams.get(name, 0) + 1
         sending = asyncio.ensure_future(send_answer(answer, request, send))
         gone = asyncio.ensure_future(request.gone())
         try:
@@ -300,18 +345,22 @@ class ServerApp:
             await asyncio.gather(sending, gone, return_exceptions=True)
             if answer.stream is not None and hasattr(answer.stream, "aclose"):
                 await answer.stream.aclose()
-            self._streams[name] -= 1
-            if not self._streams[name]:
-                del self._streams[name]
+            if answer.closed is not None:
+                answer.closed()
 
     # ---- health ------------------------------------------------------------------------------------------------
 
     async def _health(self, request: Request) -> Answer:
         """Strangers learn 200 or 503, and nothing else."""
         why = "" if request.path == "/health/live" else await self._not_ready()
-        login = (await self.accesses.login_of(request))[0] if why else None
-        told = {"ready": not why, **({"why": why} if login is not None and allowed(login, "viewer").yes else {})}
-        return Answer(503 if why else 200, msgspec.json.encode(told) if login is not None else b"{}")
+        told: dict[str, Any] = {}
+        if {"authorization", "cookie"} & set(request.headers):
+            request.deadline = min(request.deadline, asyncio.get_running_loop().time() + HEALTH_SECONDS)
+            with suppress(HttpProblem, PerdureError):  # without a database there is no login
+                login, _ = await self._login_of(request)
+                if login is not None and allowed(login, "viewer").yes:
+                    told = {"ready": not why, "why": why}
+        return Answer(503 if why else 200, msgspec.json.encode(told))
 
     async def _not_ready(self) -> str:
         if self.stopping.is_set():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,6 +19,7 @@ from .problems import HttpProblem
 if TYPE_CHECKING:
     from .accesses import Accesses
     from .http import Request
+    from .readers import Histories
     from .settings import Settings
 
 _NUMBER = re.compile(r"@([0-9]{1,19})\Z")
@@ -32,6 +33,7 @@ class Calling(msgspec.Struct):
     client: Client
     accesses: Accesses
     settings: Settings
+    histories: Histories
     read: bool
     who: Who
     subjects: set[str] = msgspec.field(default_factory=set)  # workflows whose values the answer may hold
@@ -39,6 +41,7 @@ class Calling(msgspec.Struct):
     tag: str = ""  # the number of the instance's last entry, for the ETag
     event: str = ""  # the id of what is recorded: the Idempotency-Key, as a key of this actor
     head: HeadRow | None = None  # of the subject, once it is found
+    engine: Any = None  # the client that the server was given: an engine hears of new definitions by it
 
     def sees(self, workflow: str) -> bool:
         return sees(self.login, workflow)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from . import limits
 from .limits import READ_SECONDS, URL_MAX
 from .problems import HttpProblem, document
 from .rendering import to_bytes
@@ -34,7 +35,7 @@ GUARDS: Final = (
 class Request:
     """One HTTP request. `path` is below the place where the app is mounted."""
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
+    def __init__(self, scope: Scope, receive: Receive, *, proxied: bool = False) -> None:
         self.scope = scope
         self._receive = receive
         self.method: str = scope["method"]
@@ -46,7 +47,14 @@ class Request:
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         client = scope.get("client")
         self.address: str = client[0] if client else ""
+        if proxied and (passed := self.headers.get("x-forwarded-for", "")):
+            self.address = passed.rpartition(",")[2].strip()[:60]  # what our own proxy has added; the rest is claimed
         self.id = secrets.token_hex(6)
+        self.begin_answer()
+
+    def begin_answer(self) -> None:
+        """From now on the answer may take so long; `deadline` is in the loop's time."""
+        self.deadline = asyncio.get_running_loop().time() + limits.ANSWER_SECONDS
 
     @property
     def host(self) -> str:
@@ -94,11 +102,14 @@ class Request:
 
 
 class Answer(msgspec.Struct):
+    """`closed` is called when a stream is over, or was never begun."""
+
     status: int = 200
     body: bytes = b""
     media: str = "application/json"
     headers: list[tuple[str, str]] = []
     stream: AsyncIterator[bytes] | None = None
+    closed: Callable[[], None] | None = None
 
 
 def json_answer(value: Any, status: int = 200, headers: list[tuple[str, str]] | None = None) -> Answer:

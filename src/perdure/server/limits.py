@@ -15,6 +15,9 @@ DEPTH_MAX: Final = 64
 READ_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 10.0
 STREAMS_MAX: Final = 20
+DENIED_SECONDS: Final = 60.0
+"""How often the audit has an entry of an actor's refused writes."""
+
 KNOWN_MAX: Final = 10_000
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from .api.instances import ListQuery
+from .refusals import status_of
 from .routes import API, ROUTES, Route
 
 PROBLEM: Final = {
@@ -29,6 +30,7 @@ PROBLEM: Final = {
         "errors": {"type": "array", "items": {"type": "object"}},
     },
 }
+REFUSED: Final = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 HEADERS: Final = {
     "Idempotency-Key": "The same key again is the same request: it is done once.",
     "If-Match": "The ETag of the instance: the request is refused if the instance has moved on.",
@@ -71,9 +73,13 @@ def _operation(route: Route) -> dict[str, Any]:
         answers = {"200": {"description": "a file", "content": {"application/jsonl": {}, "text/csv": {}}}}
     if route.name == "result":
         answers["202"] = {"description": "still open", "content": {"application/json": {"schema": schema}}}
+    for code in route.refusals:
+        status = str(status_of(code))
+        told = answers.setdefault(status, {"description": "", "content": REFUSED})
+        told["description"] = f"{told['description']}, {code}".lstrip(", ")
     answers["default"] = {
         "description": "a problem",
-        "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        "content": REFUSED,
     }
     operation: dict[str, Any] = {
         "operationId": route.name.replace(" ", "_"),

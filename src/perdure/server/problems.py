@@ -40,6 +40,11 @@ _ROWS: Final[tuple[tuple[str, str, int], ...]] = (
     ("UnknownSnapshot", "unknown-snapshot", 404),
     ("UnknownEvent", "unknown-event", 404),
     ("UnknownIntent", "unknown-intent", 404),
+    ("BadPlaybook", "invalid-definition", 422),
+    ("BadProcess", "invalid-definition", 422),
+    ("DefinitionConflict", "definition-conflict", 409),
+    ("WorkflowUnavailable", "workflow-unavailable", 503),
+    ("AmbiguousReference", "ambiguous-reference", 409),
     ("UnclearRequest", "bad-request", 422),
     ("BadFilter", "bad-filter", 422),
     ("TooBroad", "too-broad", 409),
@@ -88,14 +93,26 @@ def problem_of(error: Exception) -> HttpProblem | None:
     for kind, code, status in TABLE:
         if isinstance(error, kind):
             more: dict[str, Any] = {}
-            problems = getattr(error, "problems", None)
-            if problems:
-                more["errors"] = [{"pointer": each.where, "detail": each.text} for each in problems]
+            if rows := rows_of(error):
+                more["errors"] = [{name: row[name] for name in ("pointer", "detail")} for row in rows]
             named = str(getattr(error, "code", code)) if code == "task-refused" else code
             if status == 503:
                 more["retry_after"] = 1
             return HttpProblem(status, named, str(error), **more)
     return HttpProblem(409, kebab(type(error).__name__), str(error))
+
+
+def rows_of(error: PerdureError) -> list[dict[str, str]]:
+    """All that is wrong with a value or a definition, each with its place."""
+    return [
+        {
+            "pointer": str(each.where) if hasattr(each, "where") else f"{each.line}:{each.column}",
+            "detail": str(each.text),
+            "code": str(getattr(each, "code", "")),
+            "hint": str(getattr(each, "hint", "")),
+        }
+        for each in getattr(error, "problems", None) or ()
+    ]
 
 
 def document(problem: HttpProblem, path: str, request: str) -> dict[str, Any]:

@@ -15,20 +15,29 @@ HEAD: Final = f"""# The API
 This page is made from the table of verbs: `python -m perdure.server.reference`. Paths are below `{API}`. `/openapi.json` is the same as an OpenAPI 3.1 document.
 
 - Requests are strict JSON; unknown fields are refused with a proposal. Times are UTC in ISO 8601, durations seconds, bytes `{{"$bytes": base64}}`, numbers of
-  instances and entries texts. Values over 8 KiB are cut to `{{"$cut": …}}` unless `values=whole` is asked for.
+  instances and entries texts. Values over 8 KiB are cut to `{{"$cut": …}}` unless `values=whole` is asked for;
+  `fields=a,b` gives these fields alone.
 - `{{id}}` is `workflow/key`, which may have slashes; what is asked of it follows the last `/-/`. `@NUMBER` names one generation.
-- Lists take `limit` (1 to 500), `cursor` (the `next` of the page before) and filters: `q` as text, or each as a parameter.
+- Lists take `limit` (1 to 500), `cursor` (the `next` or `previous` of a page), `order` (`-started`, `started`) and filters: `q` as text, or each as a parameter.
 - `Idempotency-Key` makes a write happen once. `If-Match` with the `ETag` of an instance refuses it if the instance has moved on. `X-Reason` is recorded.
-- `GET {API}/stream?channels=instance:ID,list:FILTER,tasks:mine,fleet` sends events; `Last-Event-ID` resumes without loss or repetition.
+- `GET {API}/stream?channels=instance:ID,list:FILTER,tasks:mine,bulk:ID,fleet` sends events; `Last-Event-ID` resumes without loss or repetition.
 - Errors are `application/problem+json` with `code`, `detail` and the number of the `request`.
 
-| verb | request | who | what it does |
-|---|---|---|---|
+A verb that comes twice is one by what stands under *once by*. Each verb may be refused with 401, 403, 429 or 503 besides its own refusals.
+
+| verb | request | who | once by | what it does | own refusals |
+|---|---|---|---|---|---|
 """
 
 
 def page() -> str:
-    rows = "".join([f"| {each.name} | `{each.method} {each.path}` | {each.who} | {each.help} |\n" for each in ROUTES])
+    rows = "".join(
+        [
+            f"| {each.name} | `{each.method} {each.path}` | {each.who} | {'' if each.read else each.repeat} | {each.help} | "
+            f"{' '.join(each.refusals)} |\n"
+            for each in ROUTES
+        ]
+    )
     codes = "".join([f"| `{code}` | {status} | {error.__name__} |\n" for error, code, status in TABLE])
     parts = "".join([_part(each) for each in ROUTES if not each.read])
     return f"{HEAD}{rows}\n## Bodies\n\n{parts}\n## Codes\n\n| code | status | error |\n|---|---|---|\n{codes}"

@@ -19,9 +19,25 @@ from perdure.verbs import act
 from perdure.verbs import bulk as bulks
 from perdure.verbs.read import DiffAnswer, DiffParams, TraceAnswer, TraceParams, WhyAnswer
 from perdure.views.instance_at import PastInstance
+from perdure.views.lists import Rates
 
-from .api import access, acting, bookmarks, bulk, export, fleet, instances, looks, tasks
+from .api import (
+    access,
+    acting,
+    bookmarks,
+    bulk,
+    definitions,
+    export,
+    fleet,
+    instances,
+    looks,
+    outside,
+    parts,
+    tasks,
+    world,
+)
 from .calling import Calling
+from .refusals import Repeat, refusals_of, repeat_of
 
 API: Final = "/api/v1"
 
@@ -49,6 +65,15 @@ class Route(msgspec.Struct, frozen=True):
         return self.method == "GET"
 
     @property
+    def repeat(self) -> Repeat:
+        return repeat_of(self.name, self.method)
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """The codes of its own refusals."""
+        return refusals_of(self.name, self.method)
+
+    @property
     def in_path(self) -> tuple[str, ...]:
         return tuple(re.findall(r"{(\w+)}", self.path))
 
@@ -67,7 +92,9 @@ ROUTES: Final[tuple[Route, ...]] = (
           instances.CountAnswer, instances.count_instances, "status=stuck"),
     Route("facets", "GET", "/instances/facets", "viewer", "Count instances by workflow, version and status.",
           instances.Nothing, instances.FacetsAnswer, instances.count_by),
-    Route("export", "GET", "/instances/export", "viewer", "Download a list as JSON lines or CSV.",
+    Route("rates", "GET", "/instances/rates", "viewer", "Tell how many instances started, ended and failed over a day.",
+          instances.Nothing, Rates, instances.rates_of),
+    Route("list export", "GET", "/instances/export", "viewer", "Download a list as JSON lines or CSV.",
           export.ExportQuery, bytes, export.export, "status=stuck&format=csv"),
     Route("diff", "GET", "/instances/diff", "viewer", "Compare the histories of two instances.", DiffParams,
           DiffAnswer, instances.compare, "a=order/o-17&b=order/o-18"),
@@ -80,7 +107,8 @@ ROUTES: Final[tuple[Route, ...]] = (
           instances.ChildrenAnswer, instances.children),
     Route("history", "GET", f"{OF}/history", "viewer", "Tell what happened to an instance.", instances.HistoryQuery,
           instances.HistoryPage, instances.history, "after=10"),
-    Route("operations", "GET", f"{OF}/operations", "viewer", "List the operations of an instance.", instances.Id,
+    Route("operations", "GET", f"{OF}/operations", "viewer", "List the operations of an instance.",
+          instances.OperationsQuery,
           instances.OperationsAnswer, instances.operations_of),
     Route("at", "GET", f"{OF}/at/{{entry}}", "viewer", "Show an instance as it was at an entry.", looks.AtQuery,
           PastInstance, looks.at),
@@ -126,6 +154,21 @@ ROUTES: Final[tuple[Route, ...]] = (
           looks.VersionQuery, looks.SourceAnswer, looks.source),
     Route("workflow drawing", "GET", "/workflows/{name}/-/drawing", "viewer", "Draw a workflow.", looks.VersionQuery,
           looks.Drawing, looks.workflow_drawing),
+    Route("check", "POST", "/workflows/check", "author", "Check a definition; nothing is kept.",
+          definitions.DefinitionText, definitions.CheckedDefinition, definitions.check,
+          {"text": "apiVersion: perdure/v1"}, values=True),
+    Route("put", "POST", "/workflows", "author", "Keep a definition, and run it.", definitions.DefinitionParams,
+          definitions.KeptDefinition, definitions.put, {"text": "apiVersion: perdure/v1"}, values=True),
+    Route("activate", "POST", "/workflows/{name}/-/activate", "author", "Choose the version of new instances.",
+          definitions.ActivateParams, definitions.KeptDefinition, definitions.activate, {"version": "1.1.0"}),
+    Route("ctx", "GET", f"{OF}/ctx", "viewer", "Show ctx of a playbook's instance.", instances.Id, parts.CtxAnswer,
+          parts.ctx),
+    Route("tokens", "GET", f"{OF}/tokens", "viewer", "Show where a playbook's instance stands.", instances.Id,
+          parts.TokensAnswer, parts.tokens),
+    Route("patch", "PATCH", f"{OF}/ctx", "operator", "Change ctx of a playbook's instance.", parts.PatchParams,
+          parts.PatchAnswer, parts.patch, {"set": {"approved": True}}, values=True),
+    Route("report", "GET", f"{OF}/report", "viewer", "Report on the nodes of a graph's instance.", instances.Id,
+          parts.ReportAnswer, parts.report),
     Route("trace", "GET", "/trace/{event}", "admin", "Tell what an event from outside led to.", TraceParams,
           TraceAnswer, looks.traced),
     Route("queue ls", "GET", "/queues", "viewer", "List queues with their open jobs.", instances.Nothing,
@@ -151,6 +194,28 @@ ROUTES: Final[tuple[Route, ...]] = (
           TaskInfo, tasks.escalate, {"roles": ["manager"]}),
     Route("tasks cancel", "POST", f"{TASK}/-/cancel", "task", "End a task without an answer.", tasks.TaskCancelParams,
           TaskInfo, tasks.cancel, {"reason": "not needed"}),
+    Route("message", "POST", "/messages", "operator", "Send a message by the reference of an instance.",
+          outside.ReferenceParams, outside.ReferenceAnswer, outside.message,
+          {"reference": "o-17", "name": "paid", "body": {"cents": 4200}}, values=True),
+    Route("event", "POST", "/events", "operator", "Send a domain event to the cells that take it.",
+          outside.EventParams, access.Done, outside.event,
+          {"name": "com.acme/OrderCreated@1", "data": {"order_id": "o-17"}}, values=True),
+    Route("effects ls", "GET", "/effects", "executor", "List the effects that wait for this executor.",
+          outside.EffectsQuery, outside.EffectList, outside.effects),
+    Route("effects answer", "POST", "/receipts/{intent}", "executor", "Answer an effect.", outside.ReceiptParams,
+          access.Done, outside.receipt, {"ok": {"paid": True}}, values=True),
+    Route("manifest show", "GET", "/world/manifest", "viewer", "Show the manifest in force.", instances.Nothing,
+          world.ManifestAnswer, world.manifest),
+    Route("manifest proposals", "GET", "/world/proposals", "viewer", "List proposals, newest first.",
+          instances.Nothing, world.ProposalList, world.proposals),
+    Route("manifest propose", "POST", "/world/proposals", "author", "Propose another manifest.",
+          world.ProposeParams, world.ShownProposal, world.propose, values=True),
+    Route("manifest approve", "POST", "/world/proposals/{number}/-/approve", "admin", "Approve a proposal.",
+          world.ProposalNumber, world.ShownProposal, world.approve, {}),
+    Route("manifest reject", "POST", "/world/proposals/{number}/-/reject", "admin", "Reject a proposal.",
+          world.ProposalNumber, world.ShownProposal, world.reject, {"reason": "not now"}),
+    Route("manifest apply", "POST", "/world/proposals/{number}/-/apply", "admin", "Put a proposal into force.",
+          world.ApplyParams, world.AppliedAnswer, world.apply, {"mode": "migrate"}),
     Route("fleet", "GET", "/fleet", "viewer", "Tell what runs.", instances.Nothing, fleet.FleetAnswer, fleet.fleet),
     Route("bookmarks", "GET", "/bookmarks", "anyone", "List your bookmarks, and shared ones.", instances.Nothing,
           bookmarks.BookmarkList, bookmarks.ls),

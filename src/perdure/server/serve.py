@@ -37,10 +37,14 @@ async def serve(
     listening: socket.socket,
     *,
     stop: asyncio.Event,
+    hurry: asyncio.Event | None = None,
     ready: Callable[[], None] | None = None,
     tls: tuple[str, str] | None = None,
 ) -> None:
-    """Answer until `stop` is set. `ready` is called when requests are answered."""
+    """Answer until `stop` is set; open requests get a few seconds, unless `hurry` is set.
+
+    `ready` is called when requests are answered.
+    """
     import uvicorn
 
     config = uvicorn.Config(
@@ -67,6 +71,10 @@ async def serve(
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         await app.close()  # `ready` is 503 and streams say bye, before the door closes
         server.should_exit = True
+        hurrying = asyncio.ensure_future((hurry or asyncio.Event()).wait())
+        await asyncio.wait({running, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+        server.force_exit = hurrying.done()
+        hurrying.cancel()
         await running
     finally:
         stopping.cancel()

@@ -11,7 +11,8 @@ import msgspec
 
 from perdure.errors import CallerError
 
-from .auth.oidc import OidcSettings
+from .auth.oidc import Oidc, OidcSettings
+from .redacting import read_pointer
 
 SECRET: Final = "PERDURE_SERVER_SECRET"
 SECRET_MIN: Final = 16
@@ -21,6 +22,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`hosts`: names that a Host header may have; None: any, where a host framework has checked it.
 
     `secure`: the browser speaks TLS to us, or to a proxy in front of us. `database`: what people call the database.
+    `proxied`: a proxy of ours is in front, and the last address of X-Forwarded-For is the one that it saw.
     `redact`: pointers to fields of recorded values that are not shown.
     """
 
@@ -34,10 +36,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     connect: bool = False
     oidc: OidcSettings | None = None
     redact: tuple[str, ...] = ()
+    proxied: bool = False
 
     @property
     def cookie_name(self) -> str:
         return f"__Host-{self.cookie}" if self.secure else self.cookie
+
+
+def checked(settings: Settings) -> Settings:
+    """The same settings, if a server can begin with them."""
+    for text in settings.redact:
+        read_pointer(text)
+    if settings.oidc is not None:
+        Oidc(settings.oidc)
+    secret_of(settings)
+    return settings
 
 
 def secret_of(settings: Settings) -> bytes:

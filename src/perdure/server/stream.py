@@ -20,6 +20,7 @@ from perdure.tasks.rights import may_see
 from perdure.tasks.row import info_of
 from perdure.views.where import Where, fits, parse
 
+from .api.bulk import own_bulk
 from .api.tasks import seen_by
 from .feed import Feed, Moved, Position, pack, unpack
 from .problems import HttpProblem
@@ -28,7 +29,7 @@ from .rendering import to_bytes
 BEAT_SECONDS: Final = 15.0
 RECHECK_SECONDS: Final = 5.0
 WAITING_MAX: Final = 256
-KINDS: Final = ("instance", "list", "tasks", "fleet")
+KINDS: Final = ("instance", "list", "tasks", "fleet", "bulk")
 MOVING: Final = frozenset({"status", "waits_for", "error_type", "queue", "changed", "ended"})
 """Fields by which an instance enters or leaves a list while it lives."""
 
@@ -37,6 +38,7 @@ class Channel(NamedTuple):
     kind: str
     argument: str
     instance: int = 0
+    workflow: str = ""
     where: Where = ()
 
 
@@ -44,8 +46,12 @@ def read_channels(texts: Iterable[str]) -> list[tuple[str, str]]:
     found = []
     for text in texts:
         kind, _, argument = text.partition(":")
-        if kind not in KINDS or (kind == "instance" and not argument) or (kind == "tasks" and argument != "mine"):
-            channels = "instance:ID, list:FILTER, tasks:mine, fleet"
+        if (
+            kind not in KINDS
+            or (kind in ("instance", "bulk") and not argument)
+            or (kind == "tasks" and argument != "mine")
+        ):
+            channels = "instance:ID, list:FILTER, tasks:mine, bulk:ID, fleet"
             raise HttpProblem(422, "bad-request", f"there is no channel {text[:80]!r} (there are: {channels})")
         found.append((kind, argument))
     if not found:
@@ -108,7 +114,7 @@ class Stream:
             if now >= check:
                 check = now + RECHECK_SECONDS
                 again = await self._again()
-                if again is None:
+                if again is None or any(self._lost(again, channel) for channel in self._channels):
                     break
                 self._login = again
             if notice != self._notice():
@@ -127,6 +133,9 @@ class Stream:
                 yield each
         yield event("bye", {"retry": random.randint(500, 5000)})
 
+    def _lost(self, now: Login, channel: Channel) -> bool:
+        return may_watch(self._login, channel) and not may_watch(now, channel)
+
     async def _told(self, moved: list[Moved], position: Position) -> AsyncIterator[bytes]:
         """The events of what moved. A head is told once, with the last of its entries."""
         last = {each.instance: each.seq for each in moved}
@@ -143,6 +152,8 @@ class Stream:
     async def _of(self, channel: Channel, moved: Moved, head: HeadRow, newest: bool) -> list[tuple[str, Any]]:
         if channel.kind == "tasks":
             return await self._task(head) if newest and head.workflow == TASK else []
+        if channel.kind == "bulk":
+            return [("head", document(head))] if newest and channel.instance == head.id else []
         if not sees(self._login, head.workflow):
             return []
         match channel.kind:
@@ -169,6 +180,11 @@ class Stream:
         return [("task", {"id": info.id, "status": info.status, "title": info.title, "assignee": info.assignee})]
 
 
+def may_watch(login: Login, channel: Channel) -> bool:
+    """Whether a login sees what a channel is about; of a list, any workflow."""
+    return channel.kind == "tasks" or sees(login, channel.workflow)
+
+
 def document(head: HeadRow) -> dict[str, Any]:
     """A head as the events of streams have it."""
     return {
@@ -191,7 +207,10 @@ async def resolved(client: Client, login: Login, wanted: list[tuple[str, str]], 
     found = []
     for kind, argument in wanted:
         if kind == "instance":
-            found.append(Channel(kind, argument, instance=(await find(argument)).id))
+            head = await find(argument)
+            found.append(Channel(kind, argument, head.id, head.workflow))
+        elif kind == "bulk":
+            found.append(Channel(kind, argument, (await own_bulk(client, login, argument)).id))
         elif kind == "list":
             found.append(Channel(kind, argument, where=parse(argument)))
         else:

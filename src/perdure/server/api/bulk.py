@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from perdure.access.model import allowed
+from perdure.access.model import Login, allowed
 from perdure.bulk.model import WORKFLOW
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
 from perdure.ports.store import Filter
+from perdure.runtime.client import Client
 from perdure.runtime.history import summary
 from perdure.verbs import bulk
 
@@ -54,8 +55,13 @@ async def cancel(calling: Calling, given: bulk.BulkId) -> bulk.CancelledBulk:
 
 
 async def _own(calling: Calling, id: str) -> HeadRow:
-    head = await bulk.head_of(calling.client, id)
-    if summary(head).tags.get("by") != calling.login.actor.id and not _is_admin(calling):
+    return await own_bulk(calling.client, calling.login, id)
+
+
+async def own_bulk(client: Client, login: Login, id: str) -> HeadRow:
+    """A bulk that a login may see."""
+    head = await bulk.head_of(client, id)
+    if summary(head).tags.get("by") != login.actor.id and not allowed(login, "admin").yes:
         raise unknown(f"bulk {id[:80]!r}")
     return head
 

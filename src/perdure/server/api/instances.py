@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec import UNSET
 
-from perdure.codec import decode
-from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck, ResultTimeout
+from perdure.codec import decode, to_plain
+from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck, PerdureError, ResultTimeout
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.location import is_sleep
 from perdure.kernel.policy import Policy
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.seen import Line, Reason
 from perdure.ports.store import Filter, ListPlace, place_of
-from perdure.runtime.history import read_history, summary, value_of
+from perdure.runtime.history import summary, value_of
 from perdure.verbs.read import DiffParams, WhyAnswer, diff
-from perdure.views.lists import PAGE_MAX, Facet, count, facets, page
+from perdure.views.lists import PAGE_MAX, Facet, Rates, count, facets, page, rates
 from perdure.views.look import (
     ListedInstance,
     ShownEntry,
@@ -28,13 +30,14 @@ from perdure.views.look import (
     shown_entry,
     shown_wait,
 )
-from perdure.views.operations import Operation, operations
+from perdure.views.operations import Operation, Operations
 from perdure.views.reasons import reasons, see, words_for
 from perdure.views.where import Where, from_pairs, joined, parse, to_text
 
 from ..calling import Calling, id_of, unknown
 from ..feed import pack
 from ..problems import HttpProblem
+from ..readers import asked_by
 
 WAIT_MAX: Final = 60.0
 CHILDREN_MAX: Final = 200
@@ -156,6 +159,10 @@ async def count_by(calling: Calling, given: Nothing) -> FacetsAnswer:
     return FacetsAnswer(await facets(calling.client.queries, shows(calling, ())))
 
 
+async def rates_of(calling: Calling, given: Nothing) -> Rates:
+    return await rates(calling.client.queries, shows(calling, ()), datetime.now(UTC))
+
+
 class Id(msgspec.Struct, frozen=True):
     id: str
 
@@ -179,6 +186,8 @@ async def show(calling: Calling, given: Id) -> InstanceDetail:
     policy, _ = await words_for(calling.client.queries, head.workflow, False)
     about = summary(head)
     calling.tag = str(found.entries)
+    if found.state is UNSET:
+        found = msgspec.structs.replace(found, state=await state_by_messages(calling, head))
     return InstanceDetail(
         **{field: getattr(found, field) for field in ShownInstance.__struct_fields__},
         instance=str(head.id),
@@ -189,6 +198,20 @@ async def show(calling: Calling, given: Id) -> InstanceDetail:
         noun=policy.noun,
         may=_may(calling, head, found, policy),
     )
+
+
+async def state_by_messages(calling: Calling, head: HeadRow, at: int | None = None) -> Any:
+    """The state of an instance that messages make, now or at an entry of the journal.
+
+    UNSET: something else made it, or its code is not here.
+    """
+    policy, _ = await words_for(calling.client.queries, head.workflow, False)
+    if policy.created != "message":
+        return UNSET
+    try:
+        return to_plain(await calling.client.state(head.workflow, head.key, at=at))
+    except PerdureError:
+        return UNSET
 
 
 def _input(rows: list[Any]) -> Any:
@@ -256,7 +279,7 @@ class WaitingAnswer(msgspec.Struct, frozen=True):
 
 async def waiting(calling: Calling, given: Id) -> WaitingAnswer:
     head = await calling.find(given.id)
-    reader, _ = await read_history(calling.client.queries, head.id)
+    reader = (await calling.histories.of(calling.client.queries, head)).reader
     calling.tag = str(reader.state.version)
     return WaitingAnswer(id_of(head), [shown_wait(each) for each in reader.waiting()])
 
@@ -297,17 +320,17 @@ async def history(calling: Calling, given: HistoryQuery) -> HistoryPage:
     if not 1 <= given.limit <= 5000:
         raise HttpProblem(422, "bad-request", f"limit is 1 to 5000, found {given.limit}", where="/limit")
     head = await calling.find(given.id)
-    _, lines = await read_history(calling.client.queries, head.id)
-    total = lines[-1].number if lines else 0
+    whole = await calling.histories.of(calling.client.queries, head)
+    total = whole.lines[-1].number if whole.lines else 0
     if given.find:
-        lines = [line for line in lines if given.find.lower() in _said(line)]
-    if given.before:
-        found = [line for line in lines if line.number < given.before][-given.limit :]
+        lines = [line for line in whole.lines if given.find.lower() in _said(line)]
+        lines = [line for line in lines if (line.number < given.before if given.before else line.number > given.after)]
+        found = lines[-given.limit :] if given.before else lines[: given.limit]
     else:
-        found = [line for line in lines if line.number > given.after][: given.limit]
+        found = whole.page(given.after, given.before, given.limit)
     calling.tag = str(total)
     entries = [shown_entry(line) for line in found]
-    return HistoryPage(id_of(head), entries, total, await _asked(calling, head.id, {line.seq: line for line in found}))
+    return HistoryPage(id_of(head), entries, total, asked_by(whole, found))
 
 
 def _said(line: Line) -> str:
@@ -315,28 +338,26 @@ def _said(line: Line) -> str:
     return " ".join((line.event, line.location, line.status, error, line.outcome, *line.opened)).lower()
 
 
-async def _asked(calling: Calling, instance: int, lines: dict[int, Any]) -> dict[str, Any]:
-    from perdure.kernel.entry import decode as decode_entry
-    from perdure.kernel.events import asked_of
-    from perdure.kernel.location import Patterns
+class OperationsQuery(msgspec.Struct, frozen=True):
+    """`limit`: the last so many; 0: all."""
 
-    patterns, found = Patterns(), {}
-    for row in await calling.client.queries.history(instance):
-        entry = decode_entry(row.seq, row.instance, row.at, row.body, patterns)
-        asked = asked_of(entry.event)
-        if asked is not None and row.seq in lines and asked.by is not None:
-            found[str(lines[row.seq].number)] = {"by": asked.by.id, "via": asked.via, "reason": asked.reason}
-    return found
+    id: str
+    limit: int = 0
 
 
 class OperationsAnswer(msgspec.Struct, frozen=True):
+    """`total`: how many there are."""
+
     id: str
     operations: list[Operation]
+    total: int
 
 
-async def operations_of(calling: Calling, given: Id) -> OperationsAnswer:
+async def operations_of(calling: Calling, given: OperationsQuery) -> OperationsAnswer:
     head = await calling.find(given.id)
-    return OperationsAnswer(id_of(head), await operations(calling.client.queries, head.id))
+    rows = await calling.client.queries.history(head.id)
+    found = await asyncio.to_thread(Operations().read, rows)
+    return OperationsAnswer(id_of(head), found[-given.limit :] if given.limit > 0 else found, len(found))
 
 
 class ResultQuery(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ const MARKS = {
   unknown: ["stuck", "unknown"], cancelled: ["cancelled", "cancelled"], dropped: ["cancelled", "dropped"],
   "backing off": ["waiting", "expired"], held: ["running", "queued"], queued: ["running", "queued"], running: ["running", "running"],
   waiting: ["waiting", "waiting"], open: ["waiting", "open"], assigned: ["running", "assigned"],
-  expired: ["failed", "expired"], overdue: ["stuck", "expired"], recorded: ["waiting", "open"],
+  expired: ["failed", "expired"], overdue: ["stuck", "expired"], refused: ["failed", "failed"], recorded: ["waiting", "open"],
 };
 
 export function Status({ of, stamp = false }) {

@@ -3,8 +3,9 @@ import { html, useEffect, useState } from "../lib/html.js";
 import { get, send } from "../lib/api.js";
 import { command, json, moment, span, visible } from "../lib/format.js";
 import { go, href } from "../lib/router.js";
-import { Bones, Cmd, Empty, Icon, Id, Json, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
+import { Bones, Cmd, Empty, Icon, Id, Json, Menu, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
 import { calm, watch } from "../lib/stream.js";
+import { Dialog } from "../lib/dialog.js";
 import { Form, checked, initial } from "../lib/form.js";
 
 const VIEWS = { candidate: ["My roles", { candidate: true }], mine: ["Mine", { mine: true }], all: ["All I may see", {}] };
@@ -51,6 +52,7 @@ function Task({ id, me, done, changed, back }) {
   const [answer, setAnswer] = useState(null);
   const [problems, setProblems] = useState({});
   const [trouble, setTrouble] = useState(null);
+  const [asked, setAsked] = useState(null);
   useEffect(() => {
     if (!task) return;
     const kept = localStorage.getItem(draft);
@@ -83,7 +85,8 @@ function Task({ id, me, done, changed, back }) {
   <header class="task-head"><a class="btn quiet back" href=${back}><${Icon} name="left" />All tasks</a>
   <div class="head"><h1 id="h-task">${visible(task.title)}</h1><div class="end">
     ${may("claim") && !task.assignee && html`<button class="btn first" type="button" onClick=${() => act("claim")}>Claim</button>`}
-    ${may("release") && task.assignee && html`<button class="btn" type="button" onClick=${() => act("release")}>Release</button>`}</div></div>
+    ${may("release") && task.assignee && html`<button class="btn" type="button" onClick=${() => act("release")}>Release</button>`}
+    ${OTHERS.some(may) && html`<${Menu} label="More">${OTHERS.filter(may).map((verb) => html`<button class="plain" type="button" onClick=${() => setAsked(verb)}>${MORE[verb].label}</button>`)}<//>`}</div></div>
   <dl class="meta"><div><dt class="sr">status</dt><dd><${Status} of=${task.status} /> ${task.assignee && html`to ${task.assignee === me.id ? "you" : task.assignee}${task.held_since && html` since ${moment(task.held_since)}`}`}${task.ended_at && html`${moment(task.ended_at)} by ${task.ended_by.join(", ")}${task.outcome && html`: <b class="strong">${visible(task.outcome)}</b>`}`}</dd></div>
     <div><dt>task</dt><dd><code>${task.id}</code></dd></div>${task.due && html`<div><dt>due</dt><dd class=${Date.parse(task.due) < Date.now() && !ended ? "late strong" : ""}>${moment(task.due)}, ${due(task.due)}</dd></div>`}
     ${task.expires && html`<div><dt>expires</dt><dd>${moment(task.expires)}</dd></div>`}<div><dt>priority</dt><dd>${task.priority}</dd></div>
@@ -100,8 +103,21 @@ function Task({ id, me, done, changed, back }) {
     ${!may("complete") && html`<div class="note"><${Icon} name="info" /><p>${task.assignee && task.assignee !== me.id ? `${task.assignee} has this task.` : "You may look at this task, and not answer it."}</p></div>`}
     ${task.form && answer !== null && html`<${Form} schema=${task.form} value=${answer} change=${edit} problems=${problems} disabled=${!may("complete")} />`}
     ${may("complete") && html`<div class="finish"><button class="btn first" type="submit">${task.quorum ? "Vote" : "Complete"}, then next task</button></div>`}
-    <div class="wide-only"><h2 class="label">the same as a command</h2><${Cmd} text=${command("tasks", "complete", task.id, ...(task.form ? [plain] : []), "--as", me.id, ...me.roles.filter((role) => task.roles.includes(role)).flatMap((role) => ["--role", role]))} /></div></form>`}</section></div></article>`;
+    <div class="wide-only"><h2 class="label">the same as a command</h2><${Cmd} text=${command("tasks", "complete", task.id, ...(task.form ? [plain] : []), "--as", me.id, ...me.roles.filter((role) => task.roles.includes(role)).flatMap((role) => ["--role", role]))} /></div></form>`}</section></div>
+  ${asked && html`<${Dialog} title=${`${MORE[asked].label.replace("…", "")}: ${task.title}`} label=${MORE[asked].do} risk=${asked === "cancel"} says=${MORE[asked].says} fields=${MORE[asked].fields(task)} cmd=${(g) => command("tasks", asked, task.id, ...MORE[asked].words(g), "--as", me.id)} request=${(g) => ["POST", `/tasks/${task.id}/-/${asked}`, MORE[asked].body(g)]} close=${(done) => { setAsked(null); if (done) { again(); changed(); } }} />`}</article>`;
 }
+
+const words = (text) => text.split(/[\s,]+/).filter(Boolean);
+
+// What else can be done with a task, and what each asks for.
+const MORE = {
+  assign: { label: "Assign…", do: "Assign", says: "This person has the task from now on.", fields: () => [{ name: "to", label: "Person" }], words: (g) => [g.to || "PERSON"], body: (g) => ({ to: g.to }) },
+  comment: { label: "Comment…", do: "Comment", says: "The comment stands in the history of the task.", fields: () => [{ name: "text", label: "Comment" }], words: (g) => [g.text || "TEXT"], body: (g) => ({ text: g.text }) },
+  change: { label: "Change priority…", do: "Change", says: "Tasks with a higher priority stand first.", fields: (task) => [{ name: "priority", label: "Priority, 0 to 100", value: String(task.priority), numeric: true }], words: (g) => ["--priority", g.priority], body: (g) => ({ priority: Number(g.priority) }) },
+  escalate: { label: "Escalate…", do: "Escalate", says: "More people may take the task.", fields: () => [{ name: "roles", label: "Roles", optional: true }, { name: "users", label: "People", optional: true }], words: (g) => [...words(g.roles).flatMap((each) => ["--role", each]), ...words(g.users).flatMap((each) => ["--user", each])], body: (g) => ({ roles: words(g.roles), users: words(g.users) }) },
+  cancel: { label: "Cancel…", do: "Cancel it", says: "The task ends without an answer. The instance that asked goes on as its code says.", fields: () => [{ name: "reason", label: "Reason", optional: true }], words: (g) => (g.reason ? ["--reason", g.reason] : []), body: (g) => ({ reason: g.reason }) },
+};
+const OTHERS = Object.keys(MORE);
 
 function Facts({ value }) {
   if (!value || typeof value !== "object" || Array.isArray(value)) return html`<${Json} value=${value} />`;

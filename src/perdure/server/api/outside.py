@@ -1,0 +1,113 @@
+"""What comes from outside: receipts of executors that have a key of their own, domain events, messages by reference."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from perdure.errors import AmbiguousReference, UnknownIntent
+from perdure.kernel.outside import KIND
+from perdure.kernel.rules import RULER
+from perdure.kernel.status import TERMINAL
+from perdure.ports.outside import OpenEffect
+from perdure.ports.store import Filter
+from perdure.runtime.open_effects import intent_id
+
+from ..calling import Calling, id_of, unknown
+from ..problems import HttpProblem
+from .access import Done
+
+LIMIT_MAX: Final = 500
+
+
+class EffectsQuery(msgspec.Struct, frozen=True):
+    """`after` is the intent of the last one of the page before."""
+
+    after: str = ""
+    limit: int = 100
+
+
+class EffectList(msgspec.Struct, frozen=True):
+    items: list[OpenEffect]
+
+
+async def effects(calling: Calling, given: EffectsQuery) -> EffectList:
+    if not 1 <= given.limit <= LIMIT_MAX:
+        raise HttpProblem(422, "bad-request", f"limit is 1 to {LIMIT_MAX}, found {given.limit}", where="/limit")
+    found = await calling.client.open_effects(calling.login.executor, after=given.after, limit=given.limit)
+    return EffectList(found)
+
+
+class ReceiptParams(msgspec.Struct, frozen=True):
+    """`ok` is the value of an effect that was done; else `error` is a text, or `status` says how it ended."""
+
+    intent: str
+    ok: Any = UNSET
+    error: str | None = None
+    status: Literal["error", "timeout", "cancelled", "unknown"] | None = None
+    cost: Any = None
+
+
+async def receipt(calling: Calling, given: ReceiptParams) -> Done:
+    """An effect of another executor is not there for this one."""
+    row = await calling.client.queries.work(intent_id(given.intent))
+    if row is None or row.kind != f"{KIND}{calling.login.executor}":
+        raise UnknownIntent(given.intent[:80])
+    more: dict[str, Any] = {} if isinstance(given.ok, UnsetType) else {"ok": given.ok}
+    if not more and given.error is None and given.status is None:
+        raise HttpProblem(422, "bad-request", "a receipt has ok, error or status", where="/")
+    await calling.client.answer(
+        given.intent,
+        executor=calling.login.executor,
+        error=given.error,
+        status=given.status,
+        cost=given.cost,
+        **more,
+    )
+    return Done()
+
+
+class EventParams(msgspec.Struct, frozen=True):
+    """A domain event for the cells that take it."""
+
+    name: str
+    data: Any = None
+    correlation: str = ""
+
+
+async def event(calling: Calling, given: EventParams) -> Done:
+    calling.check(RULER.workflow, "the world of cells")
+    await calling.client.send_json(given.name, given.data, id=calling.event or None, correlation=given.correlation)
+    return Done()
+
+
+class ReferenceParams(msgspec.Struct, frozen=True):
+    """A message to the one live instance that has this reference; `parts` tells several apart."""
+
+    reference: str
+    name: str
+    body: Any = None
+    parts: dict[str, str] = {}
+
+
+class ReferenceAnswer(msgspec.Struct, frozen=True):
+    id: str
+    sent: str
+
+
+async def message(calling: Calling, given: ReferenceParams) -> ReferenceAnswer:
+    """Only instances that the login sees have references for it."""
+    wanted = {"reference": given.reference, **{f"reference.{part}": value for part, value in given.parts.items()}}
+    heads = await calling.client.queries.heads(Filter(tags=wanted, limit=LIMIT_MAX))
+    live = [head for head in heads if head.status not in TERMINAL and calling.sees(head.workflow)]
+    if not live:
+        raise unknown(f"live instance with the reference {given.reference[:80]!r}")
+    if len(live) > 1:
+        found = ", ".join(id_of(head) for head in live[:5])
+        raise AmbiguousReference(f"several live instances have this reference: {found}; tell them apart by parts")
+    await calling.find(f"@{live[0].id}")
+    handle = calling.client.handle(live[0].workflow, live[0].key)
+    await handle.send(given.name, given.body, id=calling.event or None)
+    return ReferenceAnswer(handle.id, given.name)

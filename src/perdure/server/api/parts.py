@@ -1,0 +1,112 @@
+"""What instances of some dialects have besides: ctx and tokens of a playbook, the report of a graph."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from perdure.errors import CallerError
+from perdure.kernel.batch import HeadRow
+
+from ..calling import Calling, id_of
+from ..problems import HttpProblem
+from .instances import Id
+
+ANSWER_SECONDS: Final = 9.0
+REPORT: Final = "report"
+
+
+async def _state(calling: Calling, head: HeadRow, field: str) -> dict[str, Any] | None:
+    """The state of an instance that has such a field; None: it has ended."""
+    try:
+        found = await calling.client.state(head.workflow, head.key)
+    except CallerError as error:
+        raise HttpProblem(409, "code-not-here", f"the state of {id_of(head)} is not known here: {error}") from None
+    if found is None:
+        return None
+    if not isinstance(found, dict) or field not in found:
+        raise HttpProblem(409, "bad-request", f"{id_of(head)} has no {field}: it is of another dialect")
+    return found
+
+
+class CtxAnswer(msgspec.Struct, frozen=True):
+    """`state` is the ctx; null after the end."""
+
+    id: str
+    state: Any
+    ctx_version: int | None
+
+
+async def ctx(calling: Calling, given: Id) -> CtxAnswer:
+    head = await calling.find(given.id)
+    found = await _state(calling, head, "ctx")
+    if found is None:
+        return CtxAnswer(id_of(head), None, None)
+    return CtxAnswer(id_of(head), found["ctx"], found["ctx_version"])
+
+
+class TokensAnswer(msgspec.Struct, frozen=True):
+    """Where the tokens are, and what became of each step."""
+
+    id: str
+    tokens: list[dict[str, Any]]
+    steps: dict[str, Any]
+    counts: dict[str, Any]
+
+
+async def tokens(calling: Calling, given: Id) -> TokensAnswer:
+    head = await calling.find(given.id)
+    found = await _state(calling, head, "tokens") or {"tokens": [], "steps": {}, "counts": {}}
+    hidden = () if calling.values(head.workflow) else ("args",)
+    rows = [{name: value for name, value in each.items() if name not in hidden} for each in found["tokens"]]
+    return TokensAnswer(id_of(head), rows, found["steps"], found["counts"])
+
+
+class PatchParams(msgspec.Struct, frozen=True):
+    """Keys of ctx with their values. `if_version`: only if ctx still has this version."""
+
+    id: str
+    set: dict[str, Any]
+    if_version: int | None = None
+
+
+class PatchAnswer(msgspec.Struct, frozen=True):
+    id: str
+    ctx_version: int
+
+
+async def patch(calling: Calling, given: PatchParams) -> PatchAnswer:
+    head = await calling.find(given.id)
+    if await _state(calling, head, "ctx") is None:
+        raise HttpProblem(409, "instance-ended", f"{id_of(head)} has {head.status} and takes no patch")
+    body: dict[str, Any] = {"set": given.set}
+    if given.if_version is not None:
+        body["if_ctx_version"] = given.if_version
+    said: Any = {"id": calling.event} if calling.event else {}
+    handle = calling.client.handle(head.workflow, head.key)
+    answer = await handle.ask("ctx", body, timeout=ANSWER_SECONDS, **said)
+    if "refused" in answer:
+        raise HttpProblem(409, "patch-refused", f"{id_of(head)}: {answer['refused']}")
+    return PatchAnswer(id_of(head), answer["ctx_version"])
+
+
+class ReportAnswer(msgspec.Struct, frozen=True):
+    """A row for each node of a graph, what was denied, and what was used of the budget."""
+
+    id: str
+    nodes: list[dict[str, Any]]
+    denials: list[dict[str, Any]]
+    used: dict[str, Any]
+
+
+async def report(calling: Calling, given: Id) -> ReportAnswer:
+    head = await calling.find(given.id)
+    found = await _state(calling, head, "nodes")
+    if found is None:  # a graph that has ended has published it
+        found = await calling.client.handle(head.workflow, head.key).read(REPORT)
+    if not isinstance(found, dict) or "nodes" not in found:
+        raise HttpProblem(409, "bad-request", f"{id_of(head)} has no report: it is no graph")
+    hidden = () if calling.values(head.workflow) else ("detail", "notes", "bracket")
+    nodes = [{name: value for name, value in each.items() if name not in hidden} for each in found["nodes"]]
+    return ReportAnswer(id_of(head), nodes, found["denials"], found["used"])

@@ -1,0 +1,76 @@
+"""Definitions that are data, and what only instances of playbooks and graphs have, over HTTP."""
+
+from perdure.access.model import Grant
+from tests.server.dialects import ALL
+from tests.server.site import VIEWER, run
+
+API = "/api/v1"
+PLAYBOOK = """apiVersion: perdure/v1
+kind: Playbook
+metadata: {name: stock}
+executor: {spec: {ctx: {go: {init: false}}}}
+workflow:
+  - step: a
+    tool: {kind: noop, result: 1}
+    next: b
+  - step: b
+    spec: {policy: {admit: {rules: [{when: ctx.go, then: {allow: true}}, {else: {then: {allow: false}}}]}}}
+    tool: {kind: noop, result: "{{ a }}"}
+"""
+
+
+def test_a_playbook_is_checked_put_started_and_patched():
+    async def story(site):
+        author, viewer = await site.key(Grant("author", ("stock",))), await site.key(VIEWER, actor="vi")
+        wrong = PLAYBOOK.replace("next: b", "next: c")
+        checked = await author.post(f"{API}/workflows/check", json={"text": wrong})
+        bad = await author.post(f"{API}/workflows", json={"text": wrong})
+        kept = await author.post(f"{API}/workflows", json={"text": PLAYBOOK})
+        other = await author.post(f"{API}/workflows", json={"text": PLAYBOOK.replace("stock", "other")})
+        no = await viewer.post(f"{API}/workflows", json={"text": PLAYBOOK})
+        started = await author.post(f"{API}/instances", json={"workflow": "stock", "key": "s", "input": {}})
+        handle = site.engine.handle("stock", "s")
+        await handle.until("waiting")
+        on = f"{API}/instances/stock/s/-"
+        before, tokens = await viewer.get(f"{on}/ctx"), await viewer.get(f"{on}/tokens")
+        refused = await author.patch(f"{on}/ctx", json={"set": {"go": True}, "if_version": 7})
+        patched = await author.patch(f"{on}/ctx", json={"set": {"go": True}})
+        await handle.result(10)
+        after = await author.patch(f"{on}/ctx", json={"set": {"go": True}})
+        order = await site.engine.start("order", key="o")
+        await order.until("waiting")
+        none = await viewer.get(f"{API}/instances/order/o/-/ctx")
+        again = await author.post(f"{API}/workflows/stock/-/activate", json={"version": kept.json()["version"]})
+        return checked, bad, kept, other, no, started, before, tokens, refused, patched, after, none, again
+
+    checked, bad, kept, other, no, started, before, tokens, refused, patched, after, none, again = run(story)
+
+    assert (checked.json()["ok"], checked.json()["noun"]) == (False, "playbook")
+    assert checked.json()["problems"][0]["pointer"] == "8:11"
+    assert (bad.status_code, bad.json()["code"]) == (422, "invalid-definition")
+    assert bad.json()["errors"][0]["pointer"] == "8:11"
+    assert (kept.status_code, kept.json()["name"], other.status_code, no.status_code) == (200, "stock", 404, 403)
+    assert started.status_code == 201, started.text
+    assert (before.json()["state"], before.json()["ctx_version"]) == ({"go": False}, 0)
+    assert [each["step"] for each in tokens.json()["tokens"]] == ["b"]
+    assert (refused.status_code, refused.json()["code"]) == (409, "patch-refused")
+    assert patched.json() == {"id": "stock/s", "ctx_version": 1}
+    assert (after.status_code, after.json()["code"]) == (409, "instance-ended")
+    assert none.status_code == 409
+    assert again.json() == kept.json()
+
+
+def test_the_report_of_a_graph_is_told():
+    async def story(site):
+        viewer = await site.key(VIEWER)
+        handle = await site.engine.start_plain("article", {"input": "heat pumps"}, key="a")
+        while_open = await viewer.get(f"{API}/instances/{handle.id}/-/report")
+        await site.engine.start("order", key="o")
+        none = await viewer.get(f"{API}/instances/order/o/-/report")
+        return while_open, none
+
+    told, none = run(story, workflows=ALL)
+
+    assert told.status_code == 200, told.text
+    assert told.json()["nodes"] and {"node", "status", "trust"} <= set(told.json()["nodes"][0])
+    assert none.status_code == 409

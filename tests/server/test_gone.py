@@ -1,0 +1,72 @@
+"""What a server says when no engine runs, or when the database is gone: 503 with a time to try again."""
+
+import asyncio
+import time
+
+import perdure
+from perdure.server import limits
+from tests.proxy import Proxy
+from tests.server.site import ALL, OPERATOR, run, site
+
+API = "/api/v1"
+
+
+def test_without_an_engine_reads_go_on_and_writes_say_whether_they_are_recorded(tmp_path):
+    path = str(tmp_path / "shop.db")
+
+    async def before(site):
+        await (await site.engine.start("order", key="o-1")).until("waiting")
+        return (await site.key(OPERATOR)).headers
+
+    async def main(headers):
+        async with site(path, connect=True) as found:
+            client = found.client(headers=headers)
+            shown = await client.get(f"{API}/instances/order/o-1")
+            sent = await client.post(f"{API}/instances/order/o-1/-/messages", json={"name": "decision", "body": 1})
+            started = await client.post(
+                f"{API}/instances", json={"workflow": "order", "key": "o-2"}, headers={"prefer": "wait=0"}
+            )
+            asked = await client.post(f"{API}/instances/order/o-1/-/ask", json={"name": "price", "wait": 0.05})
+            ready, live = await client.get("/health/ready"), await client.get("/health/live")
+        async with perdure.open(path, workflows=ALL) as engine:
+            await engine.handle("order", "o-2").until("waiting", 20)
+            return shown, sent, started, asked, ready, live, await engine.handle("order", "o-1").result(20)
+
+    headers = run(before, url=path)
+    shown, sent, started, asked, ready, live, result = asyncio.run(asyncio.wait_for(main(headers), 60))
+
+    assert shown.json()["status"] == "waiting"
+    assert (sent.status_code, started.status_code, live.status_code) == (200, 202, 200)
+    assert (asked.status_code, asked.json()["code"]) == (503, "not-answered")
+    assert int(asked.headers["retry-after"]) >= 1
+    assert ready.status_code == 200, "this server needs no engine of its own"
+    assert result["decision"] == 1, "what was acknowledged is recorded"
+
+
+def test_a_database_that_is_gone_is_a_503_and_back_again(postgres, monkeypatch):
+    async def main():
+        async with Proxy(postgres) as proxy, site(proxy.url) as found:
+            client = await found.key(OPERATOR)
+            await (await found.engine.start("order", key="o-1")).until("waiting", 30)
+            monkeypatch.setattr(limits, "ANSWER_SECONDS", 1.0)
+            proxy.refusing = True
+            proxy.cut()
+            gone = [
+                await client.get(f"{API}/instances"),
+                await client.post(f"{API}/instances/order/o-1/-/messages", json={"name": "decision", "body": 1}),
+            ]
+            ready = await client.get("/health/ready")
+            proxy.refusing = False
+            back = await client.get(f"{API}/instances/order/o-1")
+            while back.status_code == 503:
+                await asyncio.to_thread(time.sleep, 0.1)
+                back = await client.get(f"{API}/instances/order/o-1")
+            return gone, ready, back
+
+    gone, ready, back = asyncio.run(asyncio.wait_for(main(), 110))
+
+    for answer in gone:
+        assert answer.status_code == 503, answer.text
+        assert int(answer.headers["retry-after"]) >= 1
+    assert ready.status_code == 503
+    assert back.json()["key"] == "o-1"

@@ -1,0 +1,179 @@
+"""Lists over HTTP: each filter against a scan in Python, and while engines are killed."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import perdure
+from perdure.ports.store import Filter
+from tests.server.site import ALL, VIEWER, run, site
+
+API = "/api/v1"
+ROOT = Path(__file__).parents[2]
+
+
+@perdure.flow
+async def parent(ctx):
+    await ctx.child("secret_plan", key=f"child-of-{ctx.key}")
+
+
+@perdure.flow
+async def typed(ctx):
+    raise KeyError("gone")
+
+
+async def filled(engine):
+    """Instances of several kinds, each at rest."""
+    ends = {"order": "waiting", "secret_plan": "waiting", "parent": "waiting"}
+    for n in range(24):
+        name = ("order", "secret_plan", "broken", "parent", "typed")[n % 5]
+        tags = {"n": str(n), "even": str(n % 2 == 0).lower(), **({"shop": "a b"} if n % 5 == 0 else {})}
+        handle = await engine.start(name, key=f"k{n % 4}-{n}", tags=tags)
+        await handle.until(ends.get(name, "failed"))
+    for key in ("k0-0", "k1-5"):
+        await engine.handle("order", key).cancel()
+        await engine.handle("order", key).until("cancelled")
+
+
+def at(row, field):
+    return datetime.fromisoformat(row[field])
+
+
+FILTERS: list[tuple[str, Any]] = [
+    ("", lambda row: True),
+    ("workflow:order", lambda row: row["workflow"] == "order"),
+    ("workflow:order workflow:broken", lambda row: row["workflow"] in ("order", "broken")),
+    ("-workflow:order", lambda row: row["workflow"] != "order"),
+    ("workflow:*e*", lambda row: "e" in row["workflow"]),
+    ("-workflow:s* status:waiting", lambda row: row["workflow"][0] != "s" and row["status"] == "waiting"),
+    ("status:failed", lambda row: row["status"] == "failed"),
+    ("status:failed workflow:typed", lambda row: row["status"] == "failed" and row["workflow"] == "typed"),
+    ("-status:failed -status:waiting", lambda row: row["status"] not in ("failed", "waiting")),
+    ("version:1", lambda row: row["version"] == "1"),
+    ("key:k1-1", lambda row: row["key"] == "k1-1"),
+    ("key_prefix:k1", lambda row: row["key"].startswith("k1")),
+    ("k1", lambda row: row["key"].startswith("k1")),
+    ("-k1 tag.even:true", lambda row: not row["key"].startswith("k1") and row["tags"].get("even") == "true"),
+    ("tag.even:true", lambda row: row["tags"].get("even") == "true"),
+    ("tag.shop:'a b'", lambda row: row["tags"].get("shop") == "a b"),
+    ("-tag.shop:'a b'", lambda row: row["tags"].get("shop") != "a b"),
+    ("tag.n>9 tag.n<15", lambda row: "n" in row["tags"] and 9 < int(row["tags"]["n"]) < 15),
+    ("error_type:KeyError", lambda row: row["status"] == "failed" and row["reason"].startswith("KeyError")),
+    ("waits_for:*decision*", lambda row: row["status"] == "waiting" and "decision" in row["reason"]),
+    ("ended>2020-01-01", lambda row: row["ended_at"] is not None),
+    ("changed>2020-01-01 status:cancelled", lambda row: row["status"] == "cancelled"),
+    ("started<2020-01-01", lambda row: False),
+]
+
+
+def test_each_filter_equals_a_scan_in_python():
+    async def story(site):
+        site.server._buckets._rate = site.server._buckets._burst = 1e9
+        await filled(site.engine)
+        client = await site.key(VIEWER)
+
+        async def listed(q, **more):
+            found, cursor = [], ""
+            while cursor is not None:
+                params = {"q": q, "limit": 5, "cursor": cursor, **more}
+                answer = await client.get(f"{API}/instances", params=params)
+                assert answer.status_code == 200, answer.text
+                found += answer.json()["items"]
+                cursor = answer.json()["next"]
+            return found
+
+        everything = await listed("")
+        told = {q: (await listed(q), await listed(q, order="started")) for q, _ in FILTERS}
+        counts = {q: (await client.get(f"{API}/instances/count", params={"q": q})).json()["count"] for q, _ in FILTERS}
+        middle = at(everything[len(everything) // 2], "started_at")
+        for word, scan in ((f"started<{middle:%FT%T.%fZ}", "<"), (f"started>{middle:%FT%T.%fZ}", ">")):
+            told[word] = (await listed(word), [])
+            rows = [row["id"] for row in told.pop(word)[0] if at(row, "started_at") != middle]  # it is told in µs
+            wanted = [row for row in everything if at(row, "started_at") != middle]
+            assert rows == [row["id"] for row in wanted if (at(row, "started_at") < middle) == (scan == "<")], word
+        child = next(row for row in everything if row["key"].startswith("child-of"))
+        family = [row["id"] for row in everything if child["root"] in (row["root"], row["instance"])]
+        assert {row["id"] for row in await listed(f"root:{child['root']}")} == set(family)
+        return everything, told, counts
+
+    everything, told, counts = run(story, workflows=[*ALL, parent, typed])
+
+    assert len(everything) == 24 + 5
+    for q, scan in FILTERS:
+        expected = [row["id"] for row in everything if scan(row)]
+        newest, oldest = told[q]
+        assert [row["id"] for row in newest] == expected, q
+        assert [row["id"] for row in oldest] == expected[::-1], q
+        assert counts[q] == len(expected), q
+
+
+CHILD = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[2])
+import perdure
+from tests.server.site import ALL
+
+async def main():
+    async with perdure.open(sys.argv[1], workflows=ALL) as engine:
+        for n in range(1_000_000):
+            names = ("broken", "order", "secret_plan")
+            await asyncio.gather(*(engine.start(name, key=f"{sys.argv[3]}-{n}-{name}") for name in names))
+
+asyncio.run(main())
+"""
+
+
+async def engine_elsewhere(path, name):
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CHILD, path, str(ROOT), name, stderr=subprocess.DEVNULL
+    )
+
+
+async def until(client, wanted):
+    async for _ in client.changes():
+        if await wanted():
+            return
+
+
+def test_pages_neither_repeat_nor_lose_and_counts_are_right_while_engines_are_killed(tmp_path):
+    path = str(tmp_path / "shop.db")
+
+    async def main():
+        async with perdure.open(path, workflows=ALL):
+            pass
+        process = await engine_elsewhere(path, "a")
+        async with site(path, connect=True) as found:
+            queries, api = found.engine.queries, await found.key(VIEWER)
+
+            async def there_are(count):
+                return sum((await queries.counts()).values()) > count
+
+            await until(found.engine, lambda: there_are(120))
+            before = {row.id for row in await queries.heads(Filter(limit=10_000)) if row.workflow[:8] != "perdure."}
+            seen, cursor = [], ""
+            while cursor is not None:
+                page = (await api.get(f"{API}/instances", params={"limit": 25, "cursor": cursor})).json()
+                seen += [int(row["instance"]) for row in page["items"]]
+                cursor = page["next"]
+                if len(seen) == 50:
+                    process.send_signal(signal.SIGKILL)
+                    await process.wait()
+                    process = await engine_elsewhere(path, "b")
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+            heads = await queries.heads(Filter(limit=100_000))
+            counts = {standing: count for standing, count in (await queries.counts()).items() if count}
+            told = (await api.get(f"{API}/instances/count", params={"status": "failed"})).json()["count"]
+            return before, seen, heads, counts, told
+
+    before, seen, heads, counts, told = asyncio.run(asyncio.wait_for(main(), 120))
+
+    assert len(seen) == len(set(seen)), "nothing is repeated"
+    assert before <= set(seen), "nothing is lost"
+    assert counts == Counter((head.workflow, head.version, head.status) for head in heads)
+    assert told == sum(head.status == "failed" for head in heads)
