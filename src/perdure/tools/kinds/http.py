@@ -181,4 +181,4 @@ def _short(result: Any) -> Any:
     return result if not isinstance(result, bytes) and len(str(result)) <= 4000 else None
 
 
-HTTP: Final = Tool("http", HttpParams, run)
+HTTP: Final = Tool("http", HttpParams, run, ("h11", "http"))
