@@ -117,7 +117,7 @@ class Live:
         head = await self.head(cell, key)
         assert head is not None
         data = payload if payload is not None else encode(value) if status == "ok" else None
-        await self.engine._door.put(head.id, ReceiptArrived(intent, Receipt(status, data)))
+        await self.engine._connection.put(head.id, ReceiptArrived(intent, Receipt(status, data)))
         await self.rest()
 
     async def journal(self) -> list[Any]:

@@ -87,12 +87,12 @@ async def test_a_renewal_names_a_shard_that_is_being_taken_so_that_it_is_not_giv
 
     def make(number: int) -> Shard:
         clock = SystemClock(asyncio.get_running_loop())
-        return Shard(store, clock, [InlineExecutor()], [], owner="test", listener=door, number=number, shards=4)
+        return Shard(store, clock, [InlineExecutor()], [], owner="test", listener=connection, number=number, shards=4)
 
     leases = SlowLeases()
     leases.lease = 600  # nothing is renewed by itself
     fleet = Fleet(leases, "test", make)
-    door = FleetConnection(store, lambda report: None, fleet)
+    connection = FleetConnection(store, lambda report: None, fleet)
     leases.answer = asyncio.get_running_loop().create_future()
     leases.answer.set_result(LeaseStanding({}, (2,), 4))
     opening = asyncio.create_task(fleet.open())
@@ -202,7 +202,7 @@ async def test_steps_of_a_fleet_tell_how_far_they_are(postgres: str) -> None:
     async with perdure.open(postgres, workflows=[tells]) as engine:
         handles = [await engine.start(tells, key=str(n)) for n in range(4)]
         heard = asyncio.gather(*map(chunks, handles))
-        await until(lambda: len(engine._door.streams) == 4)
+        await until(lambda: len(engine._connection.streams) == 4)
         go.set()
         assert await asyncio.wait_for(heard, 60) == [["on the loop", "in a thread"]] * 4
 
