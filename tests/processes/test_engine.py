@@ -603,7 +603,7 @@ async def test_a_definition_that_one_engine_puts_runs_in_every_engine(postgres: 
     async with perdure.open(postgres, workflows=[first]) as one, perdure.open(postgres, workflows=[first]):
         await one.processes.put(second)
         handles = [await one.start("small", key=str(number)) for number in range(24)]
-        found = [await handle.result(timeout=30) for handle in handles]
+        found = [await handle.result(timeout=60) for handle in handles]
 
     assert found == ["two"] * 24
 
@@ -613,7 +613,7 @@ async def test_an_engine_of_an_older_release_runs_the_instances_of_a_newer_one(p
 
     async with perdure.open(postgres, workflows=[first]), perdure.open(postgres, workflows=[second]) as newer:
         handles = [await newer.start(second, key=str(number)) for number in range(24)]
-        found = [await handle.result(timeout=30) for handle in handles]
+        found = [await handle.result(timeout=60) for handle in handles]
 
     assert found == ["two"] * 24
 

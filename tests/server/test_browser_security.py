@@ -146,4 +146,4 @@ def test_a_login_at_a_provider_of_another_site_leads_back_to_the_page():
                 await browser.close()
                 return me
 
-    assert asyncio.run(asyncio.wait_for(story(), 90))["id"] == "ann"
+    assert asyncio.run(asyncio.wait_for(story(), 180))["id"] == "ann"

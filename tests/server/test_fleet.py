@@ -26,12 +26,12 @@ def test_two_servers_share_a_database_and_its_logins(postgres):
                 for each in (client, there)
             ]
             await client.post(f"{API}/instances/order/o-1/-/messages", json={"name": "decision", "body": "yes"})
-            result = (await there.get(f"{API}/instances/order/o-1/-/result?wait=20")).json()
+            result = (await there.get(f"{API}/instances/order/o-1/-/result?wait=60")).json()
             history = (await there.get(f"{API}/instances/order/o-1/-/history")).json()["history"]
             fleet = (await client.get(f"{API}/fleet")).json()
             return listed, twice, result, history, fleet
 
-    listed, twice, result, history, fleet = asyncio.run(asyncio.wait_for(story(), 90))
+    listed, twice, result, history, fleet = asyncio.run(asyncio.wait_for(story(), 180))
 
     starts = [each["started_at"] for each in listed]
     assert {each["key"] for each in listed} == {f"o-{n}" for n in range(6)}
