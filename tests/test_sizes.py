@@ -3,6 +3,7 @@
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,12 @@ REPEATED = {
 """By name: in which vocabulary it is repeated, and why it may be."""
 
 FILES = {str(path.relative_to(SOURCE)): path.read_text() for path in sorted(SOURCE.rglob("*.py"))}
-TREES = {name: ast.parse(text) for name, text in FILES.items()}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Not at the import of this file, which each process of a test run pays for."""
+    return {name: ast.parse(text) for name, text in FILES.items()}
 
 
 def functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -76,7 +82,7 @@ def methods(node: ast.ClassDef) -> int:
 
 
 def walk(kind: type[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, kind):
                 yield name, node
@@ -115,7 +121,7 @@ def class_names(*, vocabulary: str | None) -> Counter[str]:
     Private classes are known to their file alone. The conformance suite names a class after what it tests.
     """
     found: Counter[str] = Counter()
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         package = name.partition("/")[0]
         if (package if package in VOCABULARIES else None) != vocabulary or name.startswith("testing/stores/"):
             continue

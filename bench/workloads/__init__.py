@@ -35,6 +35,7 @@ from . import (
     w8_history,
     w8_instances,
     w9_payload,
+    y1_playbooks,
 )
 
 SQLITE: tuple[Workload, ...] = (
@@ -56,6 +57,7 @@ SQLITE: tuple[Workload, ...] = (
     g3_requests.WORKLOAD,
     g4_growth.WORKLOAD,
     p1_processes.WORKLOAD,
+    y1_playbooks.WORKLOAD,
 )
 POSTGRES: tuple[Workload, ...] = (
     postgres_w1.WORKLOAD,

@@ -27,8 +27,8 @@ async def state(engine, handle):
 
 def test_a_link_is_used_once():
     async def story(engine, handle):
-        await handle.ask("link add", {"digest": "d", "actor": "ann", "expires_at": SOON}, timeout=5)
-        return [await handle.ask("link use", {"digest": "d"}, timeout=5) for _ in range(2)]
+        await handle.ask("link add", {"digest": "d", "actor": "ann", "expires_at": SOON}, timeout=60)
+        return [await handle.ask("link use", {"digest": "d"}, timeout=60) for _ in range(2)]
 
     first, second = run(story)
 
@@ -39,8 +39,8 @@ def test_a_link_is_used_once():
 def test_an_old_link_is_not_taken():
     async def story(engine, handle):
         old = datetime.now(UTC) - timedelta(seconds=1)
-        await handle.ask("link add", {"digest": "d", "actor": "ann", "expires_at": old}, timeout=5)
-        return await handle.ask("link use", {"digest": "d"}, timeout=5)
+        await handle.ask("link add", {"digest": "d", "actor": "ann", "expires_at": old}, timeout=60)
+        return await handle.ask("link use", {"digest": "d"}, timeout=60)
 
     assert run(story)["refused"] == "not-found"
 
@@ -49,8 +49,8 @@ def test_the_last_admin_stays():
     async def story(engine, handle):
         admin = {"grants": [{"role": "admin", "workflows": ["*"], "values": True}], "roles": []}
         nobody: dict[str, list[str]] = {"grants": [], "roles": []}
-        await handle.ask("grant", {"actor": "ann", "person": admin}, timeout=5)
-        refused = await handle.ask("grant", {"actor": "ann", "person": nobody}, timeout=5)
+        await handle.ask("grant", {"actor": "ann", "person": admin}, timeout=60)
+        refused = await handle.ask("grant", {"actor": "ann", "person": nobody}, timeout=60)
         return refused, await state(engine, handle)
 
     refused, access = run(story)
@@ -61,7 +61,7 @@ def test_the_last_admin_stays():
 
 def test_what_is_not_understood_changes_nothing():
     async def story(engine, handle):
-        return await handle.ask("key add", {"id": 3}, timeout=5), await handle.ask("dance", None, timeout=5)
+        return await handle.ask("key add", {"id": 3}, timeout=5), await handle.ask("dance", None, timeout=60)
 
     assert [each["refused"] for each in run(story)] == ["bad-request", "bad-request"]
 
@@ -70,8 +70,8 @@ def test_it_survives_a_restart_and_there_is_one(tmp_path):
     url = tmp_path / "a.db"
 
     async def add(engine, handle):
-        await handle.ask("link add", {"digest": "d", "actor": "ann", "expires_at": SOON}, timeout=5)
+        await handle.ask("link add", {"digest": "d", "actor": "ann", "expires_at": SOON}, timeout=60)
 
     run(add, url)
 
-    assert run(lambda engine, handle: handle.ask("link use", {"digest": "d"}, timeout=5), url) == {"ok": "ann"}
+    assert run(lambda engine, handle: handle.ask("link use", {"digest": "d"}, timeout=60), url) == {"ok": "ann"}

@@ -342,13 +342,15 @@ async def test_a_server_that_is_too_slow_is_asked_again_and_then_fails_the_node(
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with listening:
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
-        model = ChatModel(url, "small", allow=["127.0.0.1"], timeout=0.5, wait=0.01)
-        graph = agent_graph(model)
+        patient, hasty = (ChatModel(url, "small", allow=["127.0.0.1"], timeout=each, wait=0.01) for each in (3, 0.2))
+        graph = agent_graph(patient)
         async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
             assert await (await engine.start(graph, "tea", key="k")).result() == "slow and sure"
+        graph = agent_graph(hasty)
+        async with perdure.open(tmp_path / "b.db", workflows=[graph]) as engine:
             with pytest.raises(InstanceFailed, match="model"):
                 await (await engine.start(graph, "salt", key="never")).result()
-    assert asked == 2 + 4
+    assert 2 + 1 < asked <= 2 + 4  # a connection that is not made in time is not counted here
 
 
 @pytest.mark.parametrize("body", [{}, {"choices": []}, {"choices": [{"message": 7}]}, [], "text"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 import pytest
-from mcp import StdioServerParameters
 
 import perdure
 from perdure.agents import Agent, calls, mcp, scripted
@@ -34,6 +33,8 @@ server.run("stdio")
 
 @pytest.fixture
 def files(tmp_path):
+    from mcp import StdioServerParameters  # here: it takes a second
+
     path = tmp_path / "server.py"
     path.write_text(SERVER)
     return StdioServerParameters(command=sys.executable, args=[str(path)])

@@ -47,7 +47,7 @@ def say(receipt: perdure.ReceiptOf[Any], value: Any = None) -> perdure.Next:
 async def answer(engine: perdure.Client, workflow: str, key: str = "k") -> dict[str, Any]:
     """What the cell said at its end."""
     handle = engine.handle(workflow, key)
-    await handle.result(timeout=20)
+    await handle.result(timeout=60)
     found: dict[str, Any] = await handle.read("answer")
     return found
 

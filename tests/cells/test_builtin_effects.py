@@ -368,7 +368,7 @@ async def test_what_is_no_value_or_no_name_is_refused_before_anything_is_opened(
         await engine.send(Go("k", what))
 
         with pytest.raises(perdure.InstanceStuck, match=f"BadDecision.*{REFUSED[what][1]}"):
-            await engine.handle("test/wronger", "k").result(timeout=20)
+            await engine.handle("test/wronger", "k").result(timeout=60)
         assert await engine.handle("test/wronger", "k").waiting() == []
         assert await engine.instances(workflow=child) == []
 

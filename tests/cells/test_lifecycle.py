@@ -49,7 +49,7 @@ async def test_none_deletes_and_withdraws(stage):
         assert len(await live.open(slow_order, "o-1")) == 2
         await live.send(Dropped("o-1"))
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await stopped.wait()  # its executor was told
         assert await live.status(slow_order, "o-1") == "completed"
         assert await live.open(slow_order, "o-1") == []
@@ -214,7 +214,7 @@ async def test_an_open_does_not_wait_for_cells_that_never_come_to_rest(disk, mon
     async with perdure.connect(disk.url) as client:
         await client.send(Placed("o-1"))
 
-    async with asyncio.timeout(20), disk.open(again, replay=False) as live:
+    async with asyncio.timeout(60), disk.open(again, replay=False) as live:
         restless = False  # so that it closes soon
         await live.rest()
 
@@ -237,7 +237,7 @@ def player(state: Player | None, event: Ball) -> Next:
 
 async def test_a_world_that_never_rests_is_closed_at_once_and_loses_nothing(tmp_path):
     url = tmp_path / "game.db"
-    async with asyncio.timeout(20), perdure.open(url, workflows=[player], drain=600) as engine:
+    async with asyncio.timeout(60), perdure.open(url, workflows=[player], drain=600) as engine:
         await engine.send(Ball("a"))
 
     async with perdure.connect(url, workflows=[player]) as client:

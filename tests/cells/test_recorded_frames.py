@@ -111,7 +111,7 @@ async def asked(engine: perdure.Engine, mode: str = "") -> perdure.Handle[Any]:
 
 
 async def ended(engine: perdure.Engine) -> Text:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (found := await engine.state(poem, "p")) or not found.end:
             await settled(engine)
             await asyncio.sleep(0)
@@ -165,7 +165,7 @@ async def test_who_looks_sees_recorded_frames_live_as_well() -> None:
         await asked(engine, "wait")
         await Bench.begun.wait()
         ((_, running),) = engine._shard.running.items()
-        stream = engine._door.streams.open(running.instance, [])
+        stream = engine._connection.streams.open(running.instance, [])
         Bench.go.set()
         await ended(engine)
 

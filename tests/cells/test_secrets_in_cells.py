@@ -175,7 +175,7 @@ async def test_frames_of_a_call_do_not_show_its_secret():
         await engine.send(Go("k", "wait"))
         await BEGUN.wait()
         (running,) = engine._shard.running.values()
-        stream = engine._door.streams.open(running.instance, [])
+        stream = engine._connection.streams.open(running.instance, [])
         GO.set()
         await answer(engine, "test/door")
         frames = await heard(stream)
@@ -321,7 +321,7 @@ async def test_a_handler_of_plain_data_gets_the_values_too(tmp_path: Path):
         tmp_path / "ping.db", workflows=[world], handlers=[ping], secrets={"door-password": VALUE}
     ) as engine:
         await engine.send(perdure.Datum("test/Ping@1", {"to": "k"}))
-        await engine.handle("test/pinger", "k").result(timeout=20)
+        await engine.handle("test/pinger", "k").result(timeout=60)
 
     assert SEEN == [{"a": VALUE, "b": None}]
     assert found_in(b"".join(stored(tmp_path).values())) == []

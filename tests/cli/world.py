@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from perdure.cli import cli
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 
 FLOWS = """
 import asyncio

@@ -65,7 +65,7 @@ async def test_code_that_the_cluster_cannot_import_is_left_open_with_the_reason_
 
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
         cluster.worker("--preload", str(tmp_path / "only_here.py"))
-        assert await handle.result(60) == "tasty"
+        assert await handle.result(180) == "tasty"
         dispatcher.terminate()
         assert await dispatcher.ended() == 0
     assert "failed" in dispatcher.words
@@ -78,7 +78,7 @@ async def test_a_step_gets_the_resources_that_it_asks_for(cluster: Cluster) -> N
     cluster.dispatcher()
     async with perdure.open(cluster.url, workflows=[placed]) as engine:
         handles = [await engine.start(placed) for _ in range(6)]
-        assert {await handle.result(60) for handle in handles} == {"gpu here"}
+        assert {await handle.result(180) for handle in handles} == {"gpu here"}
 
 
 async def test_a_timeout_cuts_the_step_on_the_cluster(cluster: Cluster, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ async def test_a_timeout_cuts_the_step_on_the_cluster(cluster: Cluster, tmp_path
     place = tmp_path / "trace"
     async with perdure.open(cluster.url, workflows=[impatient]) as engine:
         handle = await engine.start(impatient, str(place))
-        assert await handle.result(60) == "too long"
+        assert await handle.result(180) == "too long"
         await until(place.exists)
 
 
@@ -99,7 +99,7 @@ async def test_an_engine_dispatches_by_itself(
     dispatch = perdure.Dispatch("work", dask=cluster.address, slots=5, db="env:CLUSTER_DB")
     async with perdure.open(cluster.url, workflows=[fan_out], dispatch=[dispatch]) as engine:
         handle = await engine.start(fan_out, str(tmp_path / "runs"), 50)
-        assert await handle.result(60) == sum(range(50))
+        assert await handle.result(180) == sum(range(50))
 
 
 async def test_doctor_tells_the_versions_of_a_cluster(cluster: Cluster) -> None:

@@ -37,7 +37,7 @@ class FanOut:
         return [tuple(map(int, line.split())) for line in lines]
 
     async def reaches(self, runs: int) -> None:
-        await until(lambda: len(self.runs()) >= runs, 120)
+        await until(lambda: len(self.runs()) >= runs, 240)
 
     async def ends(self) -> None:
         """Every step has ended, with one receipt."""

@@ -181,7 +181,7 @@ class Chaos:
                             self.acknowledged.items.add((key, value))
                         await basket.send("end")
                         handle = basket
-                await handle.result(timeout=20)
+                await handle.result(timeout=60)
             except PerdureError as error:
                 self.faults[f"the load saw {type(error).__name__}"] += 1
                 await asyncio.sleep(0.1)

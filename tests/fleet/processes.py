@@ -15,7 +15,7 @@ from tests.fleet.flows import QUEUE
 
 ROOT = Path(__file__).parents[2]
 
-LONG = 60.0
+LONG = 180.0
 """Seconds after which what was waited for will not come. Far more than it takes, also on a busy machine."""
 
 REFUSED = "a commit was refused"

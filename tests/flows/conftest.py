@@ -53,7 +53,7 @@ class Stage:
             handle = await engine.start(flow, *args)
             for name, body in sent:
                 await handle.send(name, body)
-            return await handle.result(20)
+            return await handle.result(60)
 
     def crash(self) -> None:
         """What a dying process leaves on the disk becomes the database of the next engine."""
@@ -98,13 +98,13 @@ def event_is_cancel_of_stuck(entries: list[Any]) -> bool:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let everything else run until something has happened."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  # what is waited for lies in another engine's hands
             await asyncio.sleep(0.001)
 
 
 async def becomes(handle: perdure.Handle[Any], status: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await handle.status() != status:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 

@@ -798,7 +798,7 @@ async def test_the_advice_is_recorded_and_whoever_follows_it_goes_on(disk: Stage
         handle = engine.handle(flows[1], "k")
         await handle.send("go")
         with pytest.raises(perdure.InstanceStuck) as stuck:
-            await handle.result(5)
+            await handle.result(60)
     advice = str(stuck.value).splitlines()[1:]
     assert advice[1].strip() == (
         'await ctx.step("charge the card" if ctx.version("charge the card", 2) >= 2 else "charge", ...)'
@@ -808,4 +808,4 @@ async def test_the_advice_is_recorded_and_whoever_follows_it_goes_on(disk: Stage
 
     async with disk.open(flows[2], replay=False) as engine:
         await engine.handle(flows[2], "k").retry()
-        assert await engine.handle(flows[2], "k").result(5) == "done"
+        assert await engine.handle(flows[2], "k").result(60) == "done"

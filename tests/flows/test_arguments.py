@@ -68,8 +68,8 @@ async def test_a_right_call_by_name_is_recorded_as_the_workflow_itself_would_rec
         by_name = await client.start("transfer", account="a", rate=2, key="t")
         from_json = await client.start_plain("booked", {"when": "2026-01-01T00:00:00Z", "seat": "7"}, key="b")
 
-        assert await by_name.result(5) == "100 to a at 2.0"
-        assert await from_json.result(5) == "2026 [] {'seat': '7'}"
+        assert await by_name.result(60) == "100 to a at 2.0"
+        assert await from_json.result(60) == "2026 [] {'seat': '7'}"
 
 
 async def test_where_the_database_knows_no_parameters_the_instance_fails_and_names_them(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ async def test_where_the_database_knows_no_parameters_the_instance_fails_and_nam
 
     async with perdure.open(url, workflows=[transfer]) as engine:
         with pytest.raises(InstanceFailed, match="an argument 'cent' that it does not take"):
-            await engine.handle(transfer, "k").result(5)
+            await engine.handle(transfer, "k").result(60)
 
 
 async def test_a_child_by_name_refuses_a_misspelt_argument_and_so_does_its_retry(stage: Stage) -> None:
@@ -99,7 +99,7 @@ async def test_a_child_by_name_refuses_a_misspelt_argument_and_so_does_its_retry
 
     async with stage.open(parent, transfer) as engine:
         handle = await engine.start(parent, key="p")
-        assert await handle.result(5) == [
+        assert await handle.result(60) == [
             "an argument 'cent' that it does not take; did you mean 'cents'?",
             "nothing",
             "int 3",
@@ -107,7 +107,7 @@ async def test_a_child_by_name_refuses_a_misspelt_argument_and_so_does_its_retry
         child = engine.handle(transfer, "p/transfer")
         await child.retry()
         with pytest.raises(InstanceFailed, match="cent"):
-            await child.result(5)
+            await child.result(60)
 
 
 async def test_a_delayed_start_with_a_misspelt_argument_fails_at_once_and_does_not_run_after_a_restart(
@@ -120,7 +120,7 @@ async def test_a_delayed_start_with_a_misspelt_argument_fails_at_once_and_does_n
     async with disk.open(parent, transfer) as engine:
         handle = await engine.start(parent)
         with pytest.raises(InstanceFailed, match="cent"):
-            await handle.result(5)
+            await handle.result(60)
 
 
 async def test_an_instance_goes_on_and_goes_back_when_its_code_no_longer_takes_an_argument(disk: Stage) -> None:
@@ -140,7 +140,7 @@ async def test_an_instance_goes_on_and_goes_back_when_its_code_no_longer_takes_a
         handle = engine.handle(newer, "k")
         await handle.rewind("first", force=True)
         await handle.send("go", 1)
-        assert await handle.result(5) == "1"
+        assert await handle.result(60) == "1"
 
 
 def test_a_parameter_that_is_named_like_an_option_of_start_is_told_where_it_is_defined() -> None:

@@ -44,7 +44,7 @@ async def test_ask_and_complete(stage: Stage) -> None:
 
         assert answers == [1, 3, 6, 10, 15, 21, 28]
         assert await handle.ask("stop", timeout=5) == "stopped"
-        assert await handle.result(5) == 28
+        assert await handle.result(60) == 28
 
 
 async def test_the_same_id_again_hears_the_same_answer_even_after_the_end(stage: Stage) -> None:
@@ -57,7 +57,7 @@ async def test_the_same_id_again_hears_the_same_answer_even_after_the_end(stage:
 
         assert (first, second, third) == (5, 5, 10)
         assert await handle.ask("stop", timeout=5) == "stopped"
-        assert await handle.result(5) == 10
+        assert await handle.result(60) == 10
         assert await handle.ask("add", 5, 5, id="b") == 10
         with pytest.raises(perdure.InstanceEnded):
             await handle.ask("add", 5, 5, id="c")
@@ -95,6 +95,7 @@ async def test_nobody_answers(stage: Stage) -> None:
         with pytest.raises(AskTimeout, match="ask again with id='q'"):
             await handle.ask("question", timeout=0.01, id="q")
         asking = asyncio.create_task(handle.ask("question", id="q"))
+        await until(lambda: bool(engine._door._watchers))  # type: ignore[attr-defined]
         await handle.send("end")
 
         with pytest.raises(NotAnswered, match="has ended without an answer to 'question'"):
@@ -282,11 +283,11 @@ async def test_a_watch_that_is_left_leaves_nothing_behind(memory: Stage) -> None
         handle = await engine.start(flow)
         watch = handle.watch("n")
         assert await anext(watch) == 1
-        assert engine._door._watchers  # type: ignore[attr-defined]
+        assert engine._connection._watchers  # type: ignore[attr-defined]
 
         await watch.aclose()
 
-        assert not engine._door._watchers  # type: ignore[attr-defined]
+        assert not engine._connection._watchers  # type: ignore[attr-defined]
 
 
 def test_no_flow_can_publish_a_response() -> None:
@@ -384,7 +385,7 @@ async def test_only_the_flow_itself_can_ask_for_operations(stage: Stage) -> None
     async with stage.open(flow) as engine:
         handle = await engine.start(flow)
         await handle.send("m")
-        told = await handle.result(5)
+        told = await handle.result(60)
 
         assert len(told) == 12
         assert [each for each in told if "belongs in the flow itself" not in each] == []
@@ -411,7 +412,7 @@ async def test_an_answer_of_none_is_an_answer(stage: Stage) -> None:
     async with stage.open(flow) as engine:
         handle = await engine.start(flow)
         assert await handle.ask("q", timeout=5, id="a") is None
-        await handle.result(5)
+        await handle.result(60)
         assert await handle.ask("q", timeout=5, id="a") is None
 
 
@@ -457,7 +458,7 @@ async def test_who_asks_is_told_when_the_instance_becomes_stuck_later(memory: St
     async with memory.open(flow, replay=False) as engine:
         handle = await engine.start(flow)
         asking = asyncio.create_task(handle.ask("question"))
-        await until(lambda: bool(engine._door._watchers))  # type: ignore[attr-defined]
+        await until(lambda: bool(engine._connection._watchers))  # type: ignore[attr-defined]
         await handle.send("go")
         with pytest.raises(perdure.InstanceStuck):
             await asking

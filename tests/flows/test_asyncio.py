@@ -476,7 +476,7 @@ def test_time_and_random_are_equal_on_replay() -> None:
 async def test_time_and_random_are_equal_in_an_engine(stage: Stage) -> None:
     async with stage.open(rolls) as engine:
         one, two = [await engine.start(rolls, 0.001) for _ in range(2)]
-        found = [await one.result(5), await two.result(5)]
+        found = [await one.result(60), await two.result(60)]
         steps = [line.location for line in await one.history() if "note" in (line.location or "")]
 
     dice = [{value for value in each if isinstance(value, UUID | int)} for each in found]
@@ -559,7 +559,7 @@ async def test_foreign_awaitable_is_not_durable(stage: Stage, foreign: Any, call
     async with stage.open(flow) as engine:
         handle = await engine.start(flow)
         with pytest.raises(perdure.InstanceFailed, match=message):
-            await handle.result(5)
+            await handle.result(60)
 
 
 def test_a_future_of_a_thread_is_a_deadlock_not_a_hang() -> None:
@@ -602,7 +602,7 @@ async def test_a_flow_that_spins_is_stopped(memory: Stage, monkeypatch: pytest.M
     async with memory.open(spin, spin_in_loop) as engine:
         assert await (await engine.start(spin)).status() == "stuck"
         with pytest.raises(perdure.InstanceFailed, match="spins"):
-            await (await engine.start(spin_in_loop)).result(5)
+            await (await engine.start(spin_in_loop)).result(60)
 
 
 async def test_un_awaited_task_is_reported(stage: Stage) -> None:
@@ -618,7 +618,7 @@ async def test_un_awaited_task_is_reported(stage: Stage) -> None:
 
     async with stage.open(flow) as engine:
         with pytest.raises(perdure.InstanceFailed, match=r"NotAwaited.*forgotten.*test_asyncio\.py"):
-            await (await engine.start(flow)).result(5)
+            await (await engine.start(flow)).result(60)
 
 
 def test_a_cancelled_task_may_clean_up_before_the_flow_ends() -> None:

@@ -57,7 +57,7 @@ async def test_a_step_is_ok_or_failed_with_its_kind(stage: Stage) -> None:
     async with stage.open(flow) as engine:
         handle = await engine.start(flow)
 
-        assert await handle.result(5) == ["ok 8", "fatal: StepFailed", "exhausted: StepFailed", "timeout: StepTimeout"]
+        assert await handle.result(60) == ["ok 8", "fatal: StepFailed", "exhausted: StepFailed", "timeout: StepTimeout"]
 
 
 def test_a_block_has_operations_of_its_own_and_fails_as_one() -> None:
@@ -133,7 +133,7 @@ async def test_a_rollback_passes_through_unless_it_is_asked_for(stage: Stage) ->
     async with stage.open(flow) as engine:
         handle = await engine.start(flow)
 
-        assert await handle.result(5) == ["raised enough", "rollback enough"]
+        assert await handle.result(60) == ["raised enough", "rollback enough"]
 
 
 def test_an_error_of_the_flow_itself_is_not_caught() -> None:

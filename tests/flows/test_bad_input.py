@@ -146,7 +146,7 @@ async def test_a_value_over_the_size_limit(stage: Stage) -> None:
             await handle.send("go", HUGE)
         assert len(await handle.history()) == 1
         largest = await engine.start(loose, HUGE[:-100])
-        assert len(await largest.result(20)) == len(HUGE) - 100
+        assert len(await largest.result(60)) == len(HUGE) - 100
 
 
 async def test_values_over_the_size_limit_inside_of_a_flow(memory: Stage) -> None:
@@ -169,13 +169,13 @@ async def test_values_over_the_size_limit_inside_of_a_flow(memory: Stage) -> Non
         return refused
 
     async with memory.open(flow, loose) as engine:
-        assert await (await engine.start(flow)).result(20) == 4
+        assert await (await engine.start(flow)).result(60) == 4
 
 
 async def test_a_message_to_a_terminal_instance(stage: Stage) -> None:
     async with stage.open(loose) as engine:
         handle = await engine.start(loose, 1)
-        await handle.result(5)
+        await handle.result(60)
         for act in (handle.send("go"), handle.wake(), handle.ask("go")):
             with pytest.raises(perdure.InstanceEnded, match=r"has completed and takes no .*; start another instance"):
                 await act
@@ -190,7 +190,7 @@ async def test_a_bad_key(memory: Stage, key: Any) -> None:
         with pytest.raises(perdure.CallerError, match="key"):
             await engine.start(loose, 1, key=key)
         await nothing_recorded(engine)
-        assert await (await engine.start(loose, 2)).result(5) == 2
+        assert await (await engine.start(loose, 2)).result(60) == 2
 
 
 async def test_texts_that_cannot_be_recorded(memory: Stage) -> None:
@@ -207,7 +207,7 @@ async def test_texts_that_cannot_be_recorded(memory: Stage) -> None:
                 await act()
         assert len(await handle.history()) == 1
         await handle.send("go")
-        assert await handle.result(5) == 0
+        assert await handle.result(60) == 0
 
 
 async def test_a_second_engine_on_a_leased_file(disk: Stage) -> None:
@@ -215,7 +215,7 @@ async def test_a_second_engine_on_a_leased_file(disk: Stage) -> None:
         with pytest.raises(perdure.EngineRunning, match=rf"pid {os.getpid()}.*talk to it with perdure\.connect"):
             async with perdure.open(disk.url, workflows=[loose]):
                 pass
-        assert await (await engine.start(loose, 1)).result(5) == 1
+        assert await (await engine.start(loose, 1)).result(60) == 1
 
 
 async def test_a_location_that_does_not_exist(stage: Stage) -> None:
@@ -241,7 +241,7 @@ async def test_a_location_that_does_not_exist(stage: Stage) -> None:
         stuck, stopped = await engine.start(refunding), await engine.start(waits_for_nothing)
         for handle in (stuck, stopped):
             with pytest.raises(perdure.InstanceStuck):
-                await handle.result(5)
+                await handle.result(60)
         before = [len(await handle.history()) for handle in (asleep, stuck, stopped)]
 
         with pytest.raises(perdure.UnknownLocation, match="does not sleep at 'there', but at nap; name one, or none"):
@@ -261,7 +261,7 @@ async def test_a_caller_in_another_process_hears_the_same(disk: Stage, served: b
     """What cannot be delivered is not even posted: it would wait for ever."""
     async with disk.open(order, loose, sleeping) as engine:
         done = await engine.start(loose, 1, key="done")
-        await done.result(5)
+        await done.result(60)
         await engine.start(sleeping, key="asleep")
     async with AsyncExitStack() as engines:
         if served:
@@ -383,7 +383,7 @@ async def test_a_wrong_call_is_one_typed_error_and_nothing_is_recorded(stage: St
         with pytest.raises(perdure.CallerError):
             engine.handle(sleeping, "\ud800")
         await handle.wake()
-        await handle.result(5)
+        await handle.result(60)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ async def test_cancel_during_a_step_wins(stage: Stage) -> None:
         await begun.wait()
         await handle.cancel("changed my mind")
         with pytest.raises(perdure.InstanceCancelled, match="changed my mind") as cancelled:
-            await handle.result(5)
+            await handle.result(60)
         assert cancelled.value.reason == "changed my mind"
         await asyncio.sleep(0)
         assert events == ["cut"]
@@ -71,7 +71,7 @@ async def test_finally_runs_a_step(stage: Stage) -> None:
         handle = await engine.start(flow)
         await handle.cancel()
         with pytest.raises(perdure.InstanceCancelled):
-            await handle.result(5)
+            await handle.result(60)
         assert ran == ["caught", "clean up"]
 
 
@@ -86,7 +86,7 @@ OPERATIONS: dict[str, Any] = {
     "map": lambda ctx: ctx.map("m", lambda n: ctx.sleep("z", n), [1, 2, 3], concurrency=2),
     "loop": lambda ctx: ctx.loop("l", lambda ctx: ctx.sleep("z", 1)),
     "gather": lambda ctx: asyncio.gather(ctx.sleep("z", 1), ctx.step("s", echo, 1)),
-    "wait_for": lambda ctx: asyncio.wait_for(ctx.receive("x"), 10),
+    "wait_for": lambda ctx: asyncio.wait_for(ctx.receive("x"), 60),
     "asyncio sleep": lambda ctx: asyncio.sleep(10),
 }
 
@@ -239,7 +239,7 @@ async def test_a_cancel_survives_a_crash(disk: Stage) -> None:
         disk.crash()
     async with disk.open(flow) as engine:
         with pytest.raises(perdure.InstanceCancelled, match="stop"):
-            await engine.handle(flow, "k").result(5)
+            await engine.handle(flow, "k").result(60)
     assert ran == [1, 2]
 
 
@@ -298,10 +298,10 @@ async def test_a_flow_cannot_end_the_process(stage: Stage) -> None:
         handle = await engine.start(flow)
         assert await handle.status() == "stuck"
         assert "cannot end the process" in str(await handle.error())
-        assert await (await engine.start(fine)).result(5) == "fine", "poison does not spread"
+        assert await (await engine.start(fine)).result(60) == "fine", "poison does not spread"
         await handle.cancel()
         with pytest.raises(perdure.InstanceCancelled):
-            await handle.result(5)
+            await handle.result(60)
 
 
 class Unspeakable(Exception):
@@ -318,7 +318,7 @@ async def test_an_error_that_cannot_be_written_down_does_not_spread(memory: Stag
 
     async with memory.open(flow) as engine:
         with pytest.raises(perdure.InstanceFailed):
-            await (await engine.start(flow)).result(5)
+            await (await engine.start(flow)).result(60)
 
 
 @pytest.mark.parametrize(
@@ -336,4 +336,4 @@ async def test_a_result_that_cannot_be_recorded_fails_the_flow(memory: Stage, va
 
     async with memory.open(flow) as engine:
         with pytest.raises(perdure.InstanceFailed, match=kind):
-            await (await engine.start(flow)).result(5)
+            await (await engine.start(flow)).result(60)

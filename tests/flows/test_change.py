@@ -123,12 +123,12 @@ async def test_a_changed_operation_makes_the_instance_stuck_before_anything_runs
         assert "test_change.py:" in error.message
         assert ran == []
         with pytest.raises(perdure.InstanceStuck, match="Divergence"):
-            await handle.result(5)
+            await handle.result(60)
 
     async with disk.open(old, replay=False) as engine:
         handle = engine.handle(old, "k")
         await handle.retry()
-        assert await handle.result(5) == "firstsecond"
+        assert await handle.result(60) == "firstsecond"
         assert ran == []
 
 
@@ -186,12 +186,12 @@ async def test_a_stuck_instance_keeps_its_messages_and_can_be_cancelled(disk: St
             await engine.handle(new, key).send("go")
         await engine.handle(new, "b").cancel("give up")
         with pytest.raises(perdure.InstanceCancelled, match="give up"):
-            await engine.handle(new, "b").result(5)
+            await engine.handle(new, "b").result(60)
         await engine.handle(new, "a").retry()
         assert await engine.handle(new, "a").status() == "stuck", "the code is still wrong"
     async with disk.open(old, replay=False) as engine:
         await engine.handle(old, "a").retry()
-        assert await engine.handle(old, "a").result(5) == "firstsecond"
+        assert await engine.handle(old, "a").result(60) == "firstsecond"
 
 
 async def later(ctx: Context) -> str:
@@ -354,4 +354,4 @@ async def test_a_changed_message_is_named_in_the_divergence(disk: Stage) -> None
     async with disk.open(new, replay=False) as engine:
         await engine.handle(new, "k").send("go")
         with pytest.raises(perdure.InstanceStuck, match=r"send hello to other/k.*send goodbye to other/k"):
-            await engine.handle(new, "k").result(5)
+            await engine.handle(new, "k").result(60)

@@ -50,7 +50,7 @@ async def test_a_child_gives_its_result(stage: Stage) -> None:
 
     async with stage.open(parent, weigh) as engine:
         handle = await engine.start(parent, key="p")
-        assert await handle.result(5) == [6, {"weight": 5}, [1, 2]]
+        assert await handle.result(60) == [6, {"weight": 5}, [1, 2]]
         keys = {summary.key for summary in await engine.instances(workflow="weigh")}
         assert keys == {"p/weigh", "p/weigh#2", "p/&1/weigh", "p/&2/weigh"}
 
@@ -67,7 +67,7 @@ async def test_a_child_of_another_dialect_gives_its_result(stage: Stage) -> None
         for n in (3, 4):
             await engine.handle("tally", "t").send("added", {"n": n})
 
-        assert await handle.result(5) == 7
+        assert await handle.result(60) == 7
 
 
 async def test_a_child_that_fails_is_an_error_at_the_await(stage: Stage) -> None:
@@ -87,7 +87,7 @@ async def test_a_child_that_fails_is_an_error_at_the_await(stage: Stage) -> None
         return found
 
     async with stage.open(parent, broken) as engine:
-        found = await (await engine.start(parent)).result(5)
+        found = await (await engine.start(parent)).result(60)
 
     assert found[0] == found[2] == "failed: ValueError: broken child"
     assert found[1].startswith("refused: ") and "nobody knows this" in found[1]
@@ -101,7 +101,7 @@ async def test_a_child_that_is_not_registered_says_where_to_register_it(stage: S
 
     async with stage.open(parent) as engine:
         with pytest.raises(perdure.InstanceFailed, match=r"'broken' here; registered: parent; register it: workflows="):
-            await (await engine.start(parent)).result(5)
+            await (await engine.start(parent)).result(60)
 
 
 async def test_a_key_that_is_used_again_has_children_of_its_own(stage: Stage) -> None:
@@ -111,8 +111,8 @@ async def test_a_key_that_is_used_again_has_children_of_its_own(stage: Stage) ->
         return parcel.weight
 
     async with stage.open(parent, weigh) as engine:
-        assert await (await engine.start(parent, 1, key="p")).result(5) == 1
-        assert await (await engine.start(parent, 2, key="p", reuse="always")).result(5) == 2
+        assert await (await engine.start(parent, 1, key="p")).result(60) == 1
+        assert await (await engine.start(parent, 2, key="p", reuse="always")).result(60) == 2
 
 
 async def test_a_parent_that_is_started_again_uses_the_keys_of_its_children_again(stage: Stage) -> None:
@@ -126,8 +126,8 @@ async def test_a_parent_that_is_started_again_uses_the_keys_of_its_children_agai
         return found
 
     async with stage.open(parent, weigh) as engine:
-        assert await (await engine.start(parent, 1, key="p")).result(5) == [1, "refused"]
-        assert await (await engine.start(parent, 2, key="p", reuse="always")).result(5) == [2, "refused"]
+        assert await (await engine.start(parent, 1, key="p")).result(60) == [1, "refused"]
+        assert await (await engine.start(parent, 2, key="p", reuse="always")).result(60) == [2, "refused"]
         assert (await engine.handle(weigh, "parcel").summary()).generation == 2
 
 
@@ -142,8 +142,8 @@ async def test_the_children_of_a_child_are_started_again_too(stage: Stage) -> No
         return int(await ctx.child(middle, n))
 
     async with stage.open(top, middle, weigh) as engine:
-        assert await (await engine.start(top, 1, key="p")).result(5) == 1
-        assert await (await engine.start(top, 2, key="p", reuse="always")).result(5) == 2
+        assert await (await engine.start(top, 1, key="p")).result(60) == 1
+        assert await (await engine.start(top, 2, key="p", reuse="always")).result(60) == 2
 
 
 async def test_a_parent_that_is_started_again_does_not_take_the_key_of_an_instance_that_is_no_child(
@@ -158,9 +158,9 @@ async def test_a_parent_that_is_started_again_does_not_take_the_key_of_an_instan
         return "done"
 
     async with stage.open(parent, weigh) as engine:
-        await (await engine.start(weigh, Parcel(9), key="parcel")).result(5)
-        assert await (await engine.start(parent, 1, key="p")).result(5) == "refused"
-        assert await (await engine.start(parent, 2, key="p", reuse="always")).result(5) == "refused"
+        await (await engine.start(weigh, Parcel(9), key="parcel")).result(60)
+        assert await (await engine.start(parent, 1, key="p")).result(60) == "refused"
+        assert await (await engine.start(parent, 2, key="p", reuse="always")).result(60) == "refused"
 
 
 async def test_a_child_takes_reuse_and_tags_and_a_delay(disk: Stage) -> None:
@@ -172,13 +172,13 @@ async def test_a_child_takes_reuse_and_tags_and_a_delay(disk: Stage) -> None:
         return [first.weight, second["weight"]]
 
     async with disk.open(parent, weigh) as engine:
-        assert await (await engine.start(parent, key="p")).result(5) == [1, 2]
+        assert await (await engine.start(parent, key="p")).result(60) == [1, 2]
         assert [each.generation for each in await engine.instances(tags={"city": "Oslo"})] == [1]
     async with disk.open(parent, weigh) as engine:
         later = engine.handle(weigh, "later")
-        await later.until("waiting", timeout=5)
+        await later.until("waiting", timeout=60)
         await later.wake()
-        assert (await later.result(5)).weight == 3
+        assert (await later.result(60)).weight == 3
 
 
 @pytest.mark.parametrize(
@@ -209,11 +209,11 @@ async def test_a_detached_child_outlives_its_parent(stage: Stage) -> None:
         return str(await ctx.child(patient, detach=True))
 
     async with stage.open(parent, patient) as engine:
-        key = await (await engine.start(parent, key="p")).result(5)
+        key = await (await engine.start(parent, key="p")).result(60)
         child = engine.handle(patient, key)
         assert await child.status() == "waiting"
         await child.send("go", "on")
-        assert await child.result(5) == "on"
+        assert await child.result(60) == "on"
 
 
 async def test_cancel_cascades(stage: Stage) -> None:
@@ -229,10 +229,10 @@ async def test_cancel_cascades(stage: Stage) -> None:
         handle = await engine.start(grandparent)
         await handle.cancel("enough")
         with pytest.raises(perdure.InstanceCancelled, match="enough"):
-            await handle.result(5)
+            await handle.result(60)
         for workflow, key in ((parent, "p"), (patient, "one"), (patient, "two")):
             with pytest.raises(perdure.InstanceCancelled):
-                await engine.handle(workflow, key).result(5)
+                await engine.handle(workflow, key).result(60)
 
 
 async def test_a_cancelled_child_is_an_error_of_its_parent(stage: Stage) -> None:
@@ -247,7 +247,7 @@ async def test_a_cancelled_child_is_an_error_of_its_parent(stage: Stage) -> None
     async with stage.open(parent, patient) as engine:
         handle = await engine.start(parent)
         await engine.handle(patient, "c").cancel("no more")
-        assert await handle.result(5) == "cancelled: Cancelled: no more"
+        assert await handle.result(60) == "cancelled: Cancelled: no more"
 
 
 async def test_a_child_that_loses_a_race_is_cancelled(stage: Stage) -> None:
@@ -259,9 +259,9 @@ async def test_a_child_that_loses_a_race_is_cancelled(stage: Stage) -> None:
         return winner
 
     async with stage.open(parent, patient) as engine:
-        assert await (await engine.start(parent)).result(5) == "quick"
+        assert await (await engine.start(parent)).result(60) == "quick"
         with pytest.raises(perdure.InstanceCancelled):
-            await engine.handle(patient, "c").result(5)
+            await engine.handle(patient, "c").result(60)
 
 
 async def test_a_crash_between_parent_and_child_loses_nothing(disk: Stage) -> None:
@@ -276,7 +276,7 @@ async def test_a_crash_between_parent_and_child_loses_nothing(disk: Stage) -> No
         await engine.handle(patient, "c").send("go", "x")
         disk.crash()
     async with disk.open(parent, patient, weigh) as engine:
-        assert await engine.handle(parent, "p").result(5) == ["x", {"weight": 4}]
+        assert await engine.handle(parent, "p").result(60) == ["x", {"weight": 4}]
 
 
 def test_a_child_known_by_name_takes_keywords_only() -> None:

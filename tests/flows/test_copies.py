@@ -63,7 +63,7 @@ async def test_a_flow_does_not_see_what_a_step_does_to_its_arguments(stage: Stag
         return [first, second, given, named]
 
     async with stage.open(flow) as engine:
-        assert await (await engine.start(flow)).result(20) == [2, 2, ["a"], {"x": []}]
+        assert await (await engine.start(flow)).result(60) == [2, 2, ["a"], {"x": []}]
 
 
 async def test_each_attempt_gets_the_arguments_as_they_were(memory: Stage) -> None:
@@ -80,7 +80,7 @@ async def test_each_attempt_gets_the_arguments_as_they_were(memory: Stage) -> No
         await ctx.step.options(backoff=perdure.Backoff(base=0))("fails once", fails_once, [1, 2, 3])
 
     async with memory.open(flow) as engine:
-        await (await engine.start(flow)).result(20)
+        await (await engine.start(flow)).result(60)
     assert seen == [[1, 2, 3, 4], [1, 2, 3, 4]]
 
 

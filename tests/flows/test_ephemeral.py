@@ -48,7 +48,7 @@ async def test_ephemeral_rides_on_the_next_commit(stage: Stage, monkeypatch: pyt
         for flow in (cheap, dear):
             before = engine.counts.get("commits", 0)
             handle = await engine.start(flow)
-            assert await handle.result(5) == 190
+            assert await handle.result(60) == 190
             assert [line.location for line in await handle.history()] == PLACES
             commits.append(engine.counts.get("commits", 0) - before)
 
@@ -82,7 +82,7 @@ async def test_it_begins_while_nothing_is_durable_yet_and_a_crash_repeats_it(
     async with perdure.connect(disk.url) as client:
         assert [line.event for line in await client.handle("flow", "k").history()] == ["started"]
     async with disk.open(flow) as engine:
-        assert await engine.handle(flow, "k").result(5) == [1, 2, 3]
+        assert await engine.handle(flow, "k").result(60) == [1, 2, 3]
         assert began == [1, 2, 1, 2]
 
 
@@ -108,7 +108,7 @@ async def test_a_long_one_does_not_hold_back_what_was_done_for_ever(disk: Stage)
             while len(await handle.history()) < 2:  # noqa: ASYNC110  # a timer of the engine's moves it
                 await asyncio.sleep(0.01)
         go.set()
-        assert await handle.result(5) == [1, 2]
+        assert await handle.result(60) == [1, 2]
 
 
 async def test_one_that_loses_a_race_is_cut(stage: Stage) -> None:
@@ -129,7 +129,7 @@ async def test_one_that_loses_a_race_is_cut(stage: Stage) -> None:
 
     async with stage.open(flow) as engine:
         handle = await engine.start(flow)
-        assert await handle.result(5) == "quick"
+        assert await handle.result(60) == "quick"
         await until(lambda: cut == ["slow"])
 
 

@@ -45,9 +45,9 @@ async def test_the_data_of_fatal_comes_to_the_caller_and_to_the_parent(stage: St
     async with stage.open(parent, child) as engine:
         for flow, args in ((child, (where,)), (parent, (where, False))):
             with pytest.raises(InstanceFailed) as failed:
-                await (await engine.start(flow, *args)).result(20)
+                await (await engine.start(flow, *args)).result(60)
             assert isinstance(failed.value.error, Failure) and failed.value.error.data == DATA
-        assert await (await engine.start(parent, where, True)).result(20) == DATA
+        assert await (await engine.start(parent, where, True)).result(60) == DATA
 
 
 @pytest.mark.parametrize("where", ["step", "flow"])
@@ -66,7 +66,7 @@ async def test_data_of_fatal_that_cannot_be_recorded_is_refused_loudly(
 
     async with memory.open(flow) as engine:
         with pytest.raises(InstanceFailed) as failed:
-            await (await engine.start(flow)).result(20)
+            await (await engine.start(flow)).result(60)
     assert f"{kind}: the data of Fatal('the reason')" in str(failed.value)
 
 

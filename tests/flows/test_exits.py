@@ -43,7 +43,7 @@ async def test_an_async_step_that_wants_to_end_the_process_uses_up_an_attempt(
         return "left"
 
     async with stage.open(flow) as engine:
-        assert await (await engine.start(flow)).result(20) == f"2 attempts, {kind.__name__}: bye"
+        assert await (await engine.start(flow)).result(60) == f"2 attempts, {kind.__name__}: bye"
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
@@ -119,7 +119,7 @@ async def test_a_step_may_close_the_engine_that_runs_it(tmp_path: Path, colour: 
         closed.append("closed")
 
     def close_from_a_thread() -> None:
-        asyncio.run_coroutine_threadsafe(close(), loop).result(20)
+        asyncio.run_coroutine_threadsafe(close(), loop).result(60)
 
     how: Callable[[], Any] = close if colour == "async" else close_from_a_thread
 
@@ -132,7 +132,7 @@ async def test_a_step_may_close_the_engine_that_runs_it(tmp_path: Path, colour: 
     url = tmp_path / "f.db"
     engine = await stack.enter_async_context(perdure.open(url, workflows=[flow], drain=60))
     handle = await engine.start(flow, key="k")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         with pytest.raises(EngineClosed):
             await handle.result()
         with pytest.raises(EngineClosed):
@@ -146,7 +146,7 @@ async def test_a_step_may_close_the_engine_that_runs_it(tmp_path: Path, colour: 
     how = now_quick
     closed.clear()
     async with perdure.open(url, workflows=[flow]) as again:  # the file is free, and the step loses no attempt
-        assert await again.handle(flow, "k").result(20) == "done"
+        assert await again.handle(flow, "k").result(60) == "done"
         assert closed == ["again"]
 
 

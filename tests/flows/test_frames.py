@@ -24,7 +24,7 @@ def told(frame: Frame) -> tuple[Any, ...]:
 
 
 def open_streams(engine: perdure.Engine) -> int:
-    return len(engine._door.streams)
+    return len(engine._connection.streams)
 
 
 class Doorbell:
@@ -41,14 +41,14 @@ class Doorbell:
         self._rung.set()
 
     def wait(self) -> None:
-        assert self._rung.wait(20)
+        assert self._rung.wait(60)
 
     async def heard(self) -> None:
         await until(lambda: self.rung)
 
 
 async def everything(frames: AsyncGenerator[Frame]) -> list[Frame]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return [frame async for frame in frames]
 
 
@@ -72,14 +72,14 @@ async def test_progress_is_visible_while_an_inline_step_runs(stage: Stage) -> No
     async with stage.open(flow) as engine:
         handle = await engine.start(flow)
         frames = handle.stream()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             first = await anext(frames)
             seen.ring()
             frame = await anext(frames)
         progress, waiting = await handle.progress(), await handle.waiting()
         seen_again.ring()
 
-        assert await handle.result(20) == "done"
+        assert await handle.result(60) == "done"
         assert [told(first), told(frame)] == [(1, 3, "reading"), (2, 3, "writing")]
         assert progress == [frame] and [each.progress for each in waiting] == [frame]
         assert await handle.progress() == []
@@ -98,10 +98,10 @@ async def test_progress_is_visible_while_a_thread_step_runs(stage: Stage) -> Non
 
     async with stage.open(flow) as engine:
         handle = await engine.start(flow)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             frame = await anext(handle.stream())
         seen.ring()
-        await handle.result(20)
+        await handle.result(60)
 
     assert told(frame) == (0.5, None, "")
 
@@ -125,10 +125,10 @@ async def test_progress_is_visible_while_a_process_step_runs(memory: Stage, tmp_
 
     async with memory.open(flow) as engine:
         handle = await engine.start(flow)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             frame = await anext(handle.stream())
         held.unlink()
-        await handle.result(20)
+        await handle.result(60)
 
     assert told(frame) == (1, 2, "")
 
@@ -208,7 +208,7 @@ async def test_the_stream_of_an_instance_that_has_ended_is_empty(stage: Stage) -
     async with stage.open(waits) as engine:
         handle = await engine.start(waits)
         await handle.send("go", "a")
-        await handle.result(20)
+        await handle.result(60)
 
         assert await everything(handle.stream()) == []
         with pytest.raises(perdure.UnknownInstance):
@@ -267,7 +267,7 @@ async def test_a_stream_that_is_left_is_forgotten(memory: Stage) -> None:
         gc.collect()
         await until(lambda: open_streams(engine) == 0)
         again.ring()
-        await handle.result(20)
+        await handle.result(60)
 
 
 async def test_a_slow_listener_gets_the_newest_progress_and_the_last_thousand_chunks() -> None:
@@ -342,7 +342,7 @@ async def test_frames_of_a_cancelled_attempt_are_dropped(stage: Stage) -> None:
         assert await handle.progress() == []
         await handle.send("end")
 
-        assert await handle.result(20) == "go"
+        assert await handle.result(60) == "go"
         assert await frames == []
 
 
@@ -404,10 +404,10 @@ async def test_an_error_of_a_listener_does_not_harm_the_step(memory: Stage, capl
     async with memory.open(waits) as engine:
         handle = await engine.start(waits)
         id = (await handle.summary()).id
-        engine._door.streams._streams[id] = [Broken()]
+        engine._connection.streams._streams[id] = [Broken()]
         await handle.send("go", "a")
 
-        assert await handle.result(20) == "A"
+        assert await handle.result(60) == "A"
     assert "a listener failed at a frame of" in caplog.text
 
 
@@ -431,7 +431,7 @@ async def test_the_journal_is_the_same_with_and_without_frames(stage: Stage) -> 
         async with stage.open(flow) as engine:
             handle = await engine.start(flow, key=f"{chatty}")
             frames = asyncio.create_task(everything(handle.stream()))
-            await handle.result(20)
+            await handle.result(60)
             await frames
             history = await engine.queries.history((await handle.summary()).id)
             recorded.append([(type(entry.event), entry.decision) for entry in entries_of(history)])
@@ -459,7 +459,7 @@ async def test_outside_of_a_step_there_is_nothing_to_speak_of(memory: Stage, fun
     with pytest.raises(LookupError):
         function()
     async with memory.open(flow) as engine:
-        assert "no step is running here" in await (await engine.start(flow)).result(20)
+        assert "no step is running here" in await (await engine.start(flow)).result(60)
 
 
 @pytest.mark.parametrize(
@@ -485,4 +485,4 @@ async def test_what_no_listener_could_read_is_an_error_of_the_step(
 
     async with memory.open(flow) as engine:
         with pytest.raises(perdure.InstanceFailed, match=error):
-            await (await engine.start(flow)).result(20)
+            await (await engine.start(flow)).result(60)

@@ -51,7 +51,7 @@ async def test_a_failed_result_carries_the_recorded_error(stage: Stage) -> None:
         handle = await engine.start(fails)
         for _ in range(2):
             with pytest.raises(perdure.InstanceFailed, match="ValueError: on purpose") as failed:
-                await handle.result(5)
+                await handle.result(60)
         error: Any = failed.value.error
         assert error.type == "ValueError" and "test_handle.py" in error.traceback
         assert await handle.error() == error
@@ -63,7 +63,7 @@ async def test_publish_and_read(stage: Stage) -> None:
         assert await handle.read("state") == {"waiting for": "go"}
         assert await handle.read("nothing") is None
         await handle.send("go", [1])
-        await handle.result(5)
+        await handle.result(60)
         assert await handle.read("state") == {"got": [1]}
 
 
@@ -71,7 +71,7 @@ async def test_history_tells_everything_in_order(stage: Stage) -> None:
     async with stage.open(waits) as engine:
         handle = await engine.start(waits, "a")
         await handle.send("go", 1)
-        await handle.result(5)
+        await handle.result(60)
         lines = await handle.history()
 
     assert [line.event for line in lines] == ["started", "message", "receipt"]
@@ -88,7 +88,7 @@ async def test_same_key_and_input_is_the_same_instance(stage: Stage) -> None:
             await engine.start(waits, "b", key="k")
         await first.send("go", 1)
 
-        assert await again.result(5) == "a1"
+        assert await again.result(60) == "a1"
         assert len(await engine.instances()) == 1
         with pytest.raises(perdure.KeyInUse):
             await engine.start(waits, "b", key="k")
@@ -96,8 +96,8 @@ async def test_same_key_and_input_is_the_same_instance(stage: Stage) -> None:
             await engine.start(waits, "b", key="k", reuse="failed")
         fresh = await engine.start(waits, "b", key="k", reuse="always")
         await fresh.send("go", 2)
-        assert await fresh.result(5) == "b2"
-        assert await first.result(5) == "a1", "a handle means its own generation"
+        assert await fresh.result(60) == "b2"
+        assert await first.result(60) == "a1", "a handle means its own generation"
 
 
 async def test_instances_are_found_by_their_workflow(stage: Stage) -> None:
@@ -107,7 +107,7 @@ async def test_instances_are_found_by_their_workflow(stage: Stage) -> None:
 
     async with stage.open(waits, other) as engine:
         await engine.start(waits, key="k")
-        await (await engine.start(other, key="o")).result(5)
+        await (await engine.start(other, key="o")).result(60)
 
         assert [found.key for found in await engine.instances(workflow=waits)] == ["k"]
         assert [found.key for found in await engine.instances(workflow="other")] == ["o"]
@@ -128,9 +128,9 @@ async def test_reuse_of_a_failed_key(stage: Stage) -> None:
 
     async with stage.open(flow, replay=False) as engine:
         with pytest.raises(perdure.InstanceFailed):
-            await (await engine.start(flow, key="k")).result(5)
+            await (await engine.start(flow, key="k")).result(60)
         broken = False
-        assert await (await engine.start(flow, key="k", reuse="failed")).result(5) == "mended"
+        assert await (await engine.start(flow, key="k", reuse="failed")).result(60) == "mended"
 
 
 async def test_input_is_taken_from_the_first_start_only(disk: Stage) -> None:
@@ -146,7 +146,7 @@ async def test_input_is_taken_from_the_first_start_only(disk: Stage) -> None:
         disk.crash()
     async with disk.open(flow) as engine:
         await engine.handle(flow, "k").send("go")
-        assert await engine.handle(flow, "k").result(5) == "[1, 2] 1.50"
+        assert await engine.handle(flow, "k").result(60) == "[1, 2] 1.50"
 
 
 async def test_ten_starts_at_once_start_once(stage: Stage) -> None:
@@ -154,5 +154,5 @@ async def test_ten_starts_at_once_start_once(stage: Stage) -> None:
         handles = await asyncio.gather(*(engine.start(waits, "a", key="k") for _ in range(10)))
         await handles[3].send("go", 1)
 
-        assert [await handle.result(5) for handle in handles] == ["a1"] * 10
+        assert [await handle.result(60) for handle in handles] == ["a1"] * 10
         assert len(await engine.instances()) == 1

@@ -207,7 +207,7 @@ async def test_a_flows_hook_hears_of_steps_and_of_the_flow_and_a_steps_hook_of_i
     async with stage.open(flow, drain=5) as engine:
         handle = await engine.start(flow, key="k")
         with pytest.raises(InstanceFailed):
-            await handle.result(5)
+            await handle.result(60)
 
     assert of_step.texts == ["step caught 1 ConnectionError", "step caught 2 ConnectionError"]
     assert of_call.texts == ["step ship 1 ConnectionError"]
@@ -232,7 +232,7 @@ async def test_a_hook_of_flow_and_step_hears_of_a_failure_once(stage: Stage) -> 
         return await ctx.step.options(on_error=heard, backoff=AT_ONCE)("ship", broken, 1)
 
     async with stage.open(flow, drain=5) as engine:
-        assert await (await engine.start(flow)).result(5) == "parcel"
+        assert await (await engine.start(flow)).result(60) == "parcel"
 
     assert heard.texts == ["step ship 1 ConnectionError"]
 
@@ -256,7 +256,7 @@ async def test_an_undo_that_fails_is_told_to_the_hooks_of_the_step_of_the_undo_a
     async with stage.open(flow, drain=5) as engine:
         handle = await engine.start(flow)
         with pytest.raises(InstanceStuck):
-            await handle.result(5)
+            await handle.result(60)
         await until(lambda: len(of_step) == len(of_flow) == 2)
         assert [(p.remaining, p.will_retry) for p in sorted(of_step, key=lambda p: p.attempt)] == [
             (1, True),
@@ -266,7 +266,7 @@ async def test_an_undo_that_fails_is_told_to_the_hooks_of_the_step_of_the_undo_a
 
         await handle.settle("charge")
         with pytest.raises(InstanceFailed):
-            await handle.result(5)
+            await handle.result(60)
 
     undo = ["undo &undo/charge 1 ConnectionError", "undo &undo/charge 2 ConnectionError"]
     assert of_step.texts == of_undo.texts == undo
@@ -297,7 +297,7 @@ async def test_a_hook_is_any_function(memory: Stage, kind: str) -> None:
 
     async with memory.open(flow, drain=5) as engine:
         with pytest.raises(InstanceFailed):
-            await (await engine.start(flow)).result(5)
+            await (await engine.start(flow)).result(60)
 
     assert sorted(heard.texts) == ["flow  1 StepFailed", "step ship 1 ConnectionError"]
 
@@ -348,7 +348,7 @@ async def test_an_ephemeral_step_tells_with_the_commit_that_its_failure_is_in(st
         return await ctx.step.options(ephemeral=True, backoff=AT_ONCE)("clock", broken, 1)
 
     async with stage.open(flow) as engine:
-        assert await (await engine.start(flow, key="k")).result(5) == "parcel"
+        assert await (await engine.start(flow, key="k")).result(60) == "parcel"
         await until(lambda: bool(seen))
 
     assert seen[0][0] == "ConnectionError: the carrier is down"
@@ -372,7 +372,7 @@ async def test_after_a_restart_nothing_is_told_again(disk: Stage) -> None:
     async with disk.open(flow, drain=5) as engine:
         handle = engine.handle(flow, "k")
         await handle.send("go")
-        await handle.result(5)
+        await handle.result(60)
     assert sorted(heard.texts) == ["step again 1 Fatal", "step ship 1 Fatal"]
 
 
@@ -425,7 +425,7 @@ async def test_an_error_in_a_hook_is_logged_and_has_no_effect(
         return await ctx.step.options(backoff=AT_ONCE)("ship", broken, 2)
 
     async with stage.open(flow, drain=5) as engine:
-        assert await (await engine.start(flow)).result(5) == "parcel"
+        assert await (await engine.start(flow)).result(60) == "parcel"
 
     assert heard.texts == ["step ship 1 ConnectionError", "step ship 2 ConnectionError"]
     records = [record for record in caplog.records if "raised, which has no effect" in record.message]
@@ -440,14 +440,14 @@ async def test_a_plain_hook_that_blocks_holds_up_nobody(stage: Stage) -> None:
 
     def hook(problem: Problem) -> None:
         blocked.set()
-        go.wait(20)
+        go.wait(60)
 
     @perdure.flow(on_error=hook)
     async def flow(ctx: Context) -> str:
         return await ctx.step.options(backoff=AT_ONCE)("ship", broken, 1)
 
     async with stage.open(flow) as engine:
-        assert await (await engine.start(flow)).result(5) == "parcel"
+        assert await (await engine.start(flow)).result(60) == "parcel"
         await until(blocked.is_set)
         assert not go.is_set()
         go.set()
@@ -463,7 +463,7 @@ async def test_a_hook_may_use_the_engine(stage: Stage) -> None:
 
     async with stage.open(flow) as engine:
         with pytest.raises(perdure.InstanceCancelled, match="a hook gave up"):
-            await (await engine.start(flow)).result(5)
+            await (await engine.start(flow)).result(60)
 
 
 async def test_a_step_called_in_a_hook_is_the_plain_function(memory: Stage) -> None:
@@ -542,7 +542,7 @@ async def test_a_close_in_a_hurry_does_not_wait_for_hooks(memory: Stage) -> None
     async def flow(ctx: Context) -> None:
         raise KeyError("x")
 
-    async with asyncio.timeout(20), memory.open(flow, drain=10_000) as engine:
+    async with asyncio.timeout(60), memory.open(flow, drain=10_000) as engine:
         await engine.start(flow)
         await begun.wait()
         engine.hurry.set()
@@ -555,7 +555,7 @@ async def test_a_plain_hook_that_never_returns_does_not_keep_the_engine_open(
 
     def stubborn(problem: Problem) -> None:
         begun.set()
-        go.wait(20)
+        go.wait(60)
 
     @perdure.flow(on_error=stubborn)
     async def flow(ctx: Context) -> None:

@@ -26,7 +26,7 @@ async def fail(text: str) -> None:
 
 async def reaches(handle: perdure.Handle[Any], *locations: str) -> None:
     """Until an instance waits at these locations and at no others."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while {open.location for open in await handle.waiting()} != set(locations):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
@@ -64,7 +64,7 @@ async def test_all_settle_in_an_engine(stage: Stage) -> None:
         await reaches(handle, "all/sleep/z")
         await handle.wake("all/sleep/z")
 
-        assert await handle.result(5) == SETTLED
+        assert await handle.result(60) == SETTLED
 
 
 @perdure.flow
@@ -105,7 +105,7 @@ async def test_errors_by_branch_in_an_engine(stage: Stage) -> None:
         await reaches(handle, "all/good/z")
         await handle.wake()
 
-        has_errors_by_branch(await handle.result(5))
+        has_errors_by_branch(await handle.result(60))
 
 
 async def test_branch_retry_does_not_fail_the_join(stage: Stage) -> None:
@@ -123,7 +123,7 @@ async def test_branch_retry_does_not_fail_the_join(stage: Stage) -> None:
         return await ctx.join("all", {"flaky": flaky, "other": lambda: ctx.step("s", echo, 1)})
 
     async with stage.open(flow) as engine:
-        assert await (await engine.start(flow)).result(5) == {"flaky": "at last", "other": 1}
+        assert await (await engine.start(flow)).result(60) == {"flaky": "at last", "other": 1}
 
 
 async def test_race_timeout_cuts_a_step(stage: Stage) -> None:
@@ -143,7 +143,7 @@ async def test_race_timeout_cuts_a_step(stage: Stage) -> None:
         return winner
 
     async with stage.open(flow) as engine:
-        assert await (await engine.start(flow)).result(5) == "timeout"
+        assert await (await engine.start(flow)).result(60) == "timeout"
         await asyncio.sleep(0)
         assert events == ["cut"]
 
@@ -202,7 +202,7 @@ async def test_loser_cancelled_in_an_engine(stage: Stage) -> None:
             await handle.wake()
         await handle.send("go", 8)
 
-        assert await handle.result(5) == ["winner", 7, 8]
+        assert await handle.result(60) == ["winner", 7, 8]
 
 
 def test_a_loser_that_does_not_let_go_is_cut_in_the_end() -> None:
@@ -260,7 +260,7 @@ def test_all_fail() -> None:
 
 async def test_all_fail_in_an_engine(stage: Stage) -> None:
     async with stage.open(lost_races) as engine:
-        assert await (await engine.start(lost_races)).result(5) == ALL_FAILED
+        assert await (await engine.start(lost_races)).result(60) == ALL_FAILED
 
 
 def test_a_branch_that_fails_does_not_end_the_race() -> None:
@@ -285,7 +285,7 @@ async def test_winner_stable_on_replay(disk: Stage) -> None:
         disk.crash()
     async with disk.open(flow) as engine:
         await engine.handle(flow, "k").send("go")
-        assert await engine.handle(flow, "k").result(5) == ["limit", None, "what the loser waited for"]
+        assert await engine.handle(flow, "k").result(60) == ["limit", None, "what the loser waited for"]
 
 
 def test_map_keeps_the_order_and_the_cap() -> None:

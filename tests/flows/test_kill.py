@@ -31,7 +31,7 @@ async def test_a_killed_loop_goes_on_where_it_was(tmp_path: Path) -> None:
             break
 
     async with perdure.open(database, workflows=[victim.collect]) as engine:
-        result = await engine.handle(victim.collect, "k").result(5)
+        result = await engine.handle(victim.collect, "k").result(60)
     assert result == list(range(victim.MESSAGES)), "no message lost, none seen twice, in order"
     assert kills >= 3, "the loop was through too early: the test proves nothing"
     lines = [line.split() for line in ledger.read_text().splitlines()]

@@ -121,7 +121,7 @@ async def test_nasty_names_survive_a_store(stage: Stage) -> None:
 
     async with stage.open(flow) as engine:
         handle = await engine.start(flow, key="/~#&%")
-        assert await handle.result(10) == NASTY
+        assert await handle.result(60) == NASTY
         assert [await handle.read(name) for name in NASTY] == NASTY
 
 

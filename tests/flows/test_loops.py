@@ -80,7 +80,7 @@ async def test_a_crash_in_any_iteration_re_enters_it(disk: Stage) -> None:
             await until(lambda n=n: f"{n} b" in ran)  # type: ignore[misc]
             disk.crash()
     async with disk.open(flow) as engine:
-        assert await engine.handle(flow, "k").result(5) == [f"{n} a{n} b" for n in range(7)]
+        assert await engine.handle(flow, "k").result(60) == [f"{n} a{n} b" for n in range(7)]
 
     assert ran == [f"{n} {step}" for n in range(8) for step in "abb"], "only what was in flight runs again"
 
@@ -365,7 +365,7 @@ async def test_prune_bounds_rows(
     async with disk.open(flow) as engine:
         handle = engine.handle(flow, "k")
         await handle.send("go")
-        assert await handle.result(5) == 400
+        assert await handle.result(60) == 400
 
 
 @pytest.mark.parametrize("keep", [1, 3])
@@ -379,7 +379,7 @@ async def test_interval_of_one_in_an_engine(stage: Stage, monkeypatch: pytest.Mo
         assert snapshot is not None
         assert rows < 20, "of 61"
         await handle.send("go")
-        assert await handle.result(5) == 60
+        assert await handle.result(60) == 60
 
 
 async def test_snapshots_are_used_by_an_engine_that_forgets_everything(
@@ -390,7 +390,7 @@ async def test_snapshots_are_used_by_an_engine_that_forgets_everything(
     async with stage.open(sums) as engine:
         handles = [await engine.start(sums, 90, 2, 2) for _ in range(3)]
 
-        assert [await handle.result(20) for handle in handles] == [sum(range(90))] * 3
+        assert [await handle.result(60) for handle in handles] == [sum(range(90))] * 3
 
 
 def test_a_flow_without_loops_keeps_no_log() -> None:
@@ -438,7 +438,7 @@ async def test_thousands_of_iterations_in_bounded_memory_in_an_engine(stage: Sta
         assert len(machine.loop._tasks) < 100
         assert (await loaded(engine))[1] < 1000, "rows, of 2501"
         await handle.send("go")
-        assert await handle.result(5) == 2500
+        assert await handle.result(60) == 2500
 
 
 def test_dice_are_equal_after_a_restore_and_differ_between_scopes() -> None:

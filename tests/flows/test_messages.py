@@ -40,7 +40,7 @@ async def test_before_during_and_after(stage: Stage) -> None:
         await becomes(handle, "waiting")
         await handle.send("m", "after")
 
-        assert await handle.result(5) == ["before", "during", "after"]
+        assert await handle.result(60) == ["before", "during", "after"]
 
 
 @perdure.flow
@@ -133,7 +133,7 @@ async def test_arrived_before_deadline_wins(disk: Stage) -> None:
         await client.handle("listens", "k").send("a", "in time")
     await until(lambda: waiting.due is not None and datetime.now(UTC) > waiting.due)
     async with disk.open(listens) as engine:
-        assert await engine.handle(listens, "k").result(5) == ["in time"]
+        assert await engine.handle(listens, "k").result(60) == ["in time"]
 
 
 async def test_arrived_before_deadline_wins_though_nobody_looked_until_then(disk: Stage) -> None:
@@ -143,7 +143,7 @@ async def test_arrived_before_deadline_wins_though_nobody_looked_until_then(disk
         async with perdure.connect(disk.url) as client:
             await client.handle("listens", "k").send("a", "in time")
 
-        assert await handle.result(5) == ["in time"]
+        assert await handle.result(60) == ["in time"]
 
 
 async def test_dedupe_by_id(stage: Stage) -> None:
@@ -157,7 +157,7 @@ async def test_dedupe_by_id(stage: Stage) -> None:
         await handle.send("m", 1, id="one")
         await handle.send("m", 2, id="two")
 
-        assert await handle.result(5) == [1, 2]
+        assert await handle.result(60) == [1, 2]
         assert [line.event for line in await handle.history()] == ["started", "message", "message"]
 
 
@@ -183,7 +183,7 @@ async def test_a_body_is_converted_by_the_type_that_is_asked_for(stage: Stage) -
         await handle.send("order", Order(8))
         await handle.send("order", {"number": "nine"})
 
-        assert await handle.result(5) == [7, {"number": 8}, "$.number"]
+        assert await handle.result(60) == [7, {"number": 8}, "$.number"]
 
 
 async def test_never_lost_at_a_crash(disk: Stage) -> None:
@@ -200,7 +200,7 @@ async def test_never_lost_at_a_crash(disk: Stage) -> None:
                 await engine.handle(flow, "k").send("n", 2 * life + n)
             disk.crash()
     async with disk.open(flow) as engine:
-        assert await engine.handle(flow, "k").result(5) == list(range(12))
+        assert await engine.handle(flow, "k").result(60) == list(range(12))
 
 
 async def test_a_flow_sends_to_another_instance_once(stage: Stage) -> None:
@@ -224,10 +224,10 @@ async def test_a_flow_sends_to_another_instance_once(stage: Stage) -> None:
 
     async with stage.open(receiver, sender) as engine:
         handle = await engine.start(receiver, key="r")
-        await (await engine.start(sender, key="s")).result(5)
-        await (await engine.start(sender, key="s", reuse="always")).result(5)
-        await (await engine.start(sender, key="end")).result(5)
-        result = await handle.result(5)
+        await (await engine.start(sender, key="s")).result(60)
+        await (await engine.start(sender, key="s", reuse="always")).result(60)
+        await (await engine.start(sender, key="end")).result(60)
+        result = await handle.result(60)
 
     assert [row[0] for row in result] == ["one", "two"] * 3 + ["end"]
     assert result[0] == ["one", 1, "sender/s"]

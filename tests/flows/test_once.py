@@ -59,12 +59,12 @@ async def test_a_crash_makes_the_outcome_unknown_and_the_instance_stuck(disk: St
     async with disk.open(flow) as engine:
         handle = engine.handle(flow, "k")
         with pytest.raises(InstanceStuck, match="whether step 'pay' took effect is not known"):
-            await handle.result(5)
+            await handle.result(60)
         assert paid == ["pay 5"]
 
         await handle.settle("pay", "receipt 7")
 
-        assert await handle.result(5) == "receipt 7, shipped parcel"
+        assert await handle.result(60) == "receipt 7, shipped parcel"
         assert paid == ["pay 5"]
         assert "settled" in [line.event for line in await handle.history()]
 
@@ -80,7 +80,7 @@ async def test_settled_as_an_error_it_is_a_failed_step(disk: Stage) -> None:
         await handle.settle("pay", error="the bank says no")
 
         with pytest.raises(InstanceFailed, match="the bank says no"):
-            await handle.result(5)
+            await handle.result(60)
 
 
 async def test_a_retry_runs_it_again_as_another_attempt(disk: Stage) -> None:
@@ -94,7 +94,7 @@ async def test_a_retry_runs_it_again_as_another_attempt(disk: Stage) -> None:
 
         await handle.retry()
 
-        assert await handle.result(5) == "receipt 1, shipped parcel"
+        assert await handle.result(60) == "receipt 1, shipped parcel"
         assert paid == ["pay 5", "pay 5"]
 
 
@@ -103,7 +103,7 @@ async def test_the_flow_can_handle_it_itself(disk: Stage) -> None:
     await crashed(disk, flow, paid)
 
     async with disk.open(flow) as engine:
-        assert await engine.handle(flow, "k").result(5) == "looked up, shipped parcel"
+        assert await engine.handle(flow, "k").result(60) == "looked up, shipped parcel"
         assert paid == ["pay 5"]
 
 
@@ -118,7 +118,7 @@ async def test_an_engine_that_is_stopped_in_good_order_does_not_run_it_again(dis
         await becomes(handle, "stuck")
         assert "stopped while it ran" in str(await handle.error())
         await handle.settle("pay", "receipt 7")
-        assert await handle.result(5) == "receipt 7, shipped parcel"
+        assert await handle.result(60) == "receipt 7, shipped parcel"
         assert paid == ["pay 5"]
 
 
@@ -132,7 +132,7 @@ async def test_only_what_is_stuck_can_be_settled_and_only_where_it_is(disk: Stag
         with pytest.raises(CallerError, match="not stuck at 'ship'"):
             await handle.settle("ship", 1)
         await handle.settle("pay", "receipt 7")
-        await handle.result(5)
+        await handle.result(60)
         with pytest.raises(NotStuck):
             await handle.settle("pay", "receipt 8")
 
@@ -174,11 +174,11 @@ async def test_an_answer_that_does_not_fit_leaves_it_stuck(disk: Stage) -> None:
         await becomes(handle, "stuck")
         await handle.settle("pay", 17)
         with pytest.raises(InstanceStuck, match=r"the answer that was given does not fit.*expected str"):
-            await handle.result(5)
+            await handle.result(60)
 
         await handle.settle("pay", "receipt 7")
 
-        assert await handle.result(5) == "receipt 7, shipped parcel"
+        assert await handle.result(60) == "receipt 7, shipped parcel"
 
 
 def kill_this_process() -> None:
@@ -196,7 +196,7 @@ async def test_a_child_process_that_dies_leaves_the_outcome_unknown(memory: Stag
             await handle.result(30)
         assert [line.event for line in await handle.history()] == ["started", "receipt"]
         await handle.settle("kill")
-        await handle.result(5)
+        await handle.result(60)
 
 
 def test_once_and_ephemeral_exclude_each_other() -> None:

@@ -78,7 +78,7 @@ async def waiter(ctx: Context, name: str) -> str:
 
 async def test_arguments_and_results_are_what_the_annotations_say(stage: Stage) -> None:
     async with stage.open(album, queues={"images": 2}) as engine:
-        found = await (await engine.start(album, 400)).result(5)
+        found = await (await engine.start(album, 400)).result(60)
 
     assert found == Photo("a.png", 100)
     assert ran == [Photo("a.png", 400)]
@@ -86,15 +86,15 @@ async def test_arguments_and_results_are_what_the_annotations_say(stage: Stage) 
 
 async def test_a_plain_function_runs_in_a_thread_and_knows_which_step_it_is(stage: Stage) -> None:
     async with stage.open(threaded, queues={"images": 2}) as engine:
-        found = await (await engine.start(threaded)).result(5)
+        found = await (await engine.start(threaded)).result(60)
 
     assert found == "tea by perdure-thread"
     [(name, attempt, key)] = ran
     assert (name, attempt) == ("draw", 1) and len(key) == 32
 
 
-async def test_no_more_run_at_once_than_the_queue_allows(stage: Stage) -> None:
-    async with stage.open(waiter, queues={"images": 2}) as engine:
+async def test_no_more_run_at_once_than_the_queue_allows(disk: Stage) -> None:
+    async with disk.open(waiter, queues={"images": 2}) as engine:
         handles = [await engine.start(waiter, name, key=name) for name in "abc"]
         await until(lambda: len(ran) == 2)
         await becomes(handles[2], "running")  # held: it waits for a place in this engine
@@ -104,7 +104,7 @@ async def test_no_more_run_at_once_than_the_queue_allows(stage: Stage) -> None:
         await until(lambda: len(ran) == 3)
         for gate in gates.values():
             gate.set()
-        assert [await handle.result(5) for handle in handles] == ["a", "b", "c"]
+        assert [await handle.result(60) for handle in handles] == ["a", "b", "c"]
 
 
 async def test_an_instance_whose_step_is_in_a_queue_waits(stage: Stage) -> None:
@@ -114,15 +114,15 @@ async def test_an_instance_whose_step_is_in_a_queue_waits(stage: Stage) -> None:
         await until(lambda: "a" in gates)
         gates["a"].set()
 
-        assert await handle.result(5) == "a"
+        assert await handle.result(60) == "a"
 
 
-async def test_a_queue_that_nobody_serves_is_an_error_that_names_what_there_is(stage: Stage) -> None:
-    async with stage.open(album) as engine:
+async def test_a_queue_that_nobody_serves_is_an_error_that_names_what_there_is(disk: Stage) -> None:
+    async with disk.open(album) as engine:
         handle = await engine.start(album, 400)
 
         with pytest.raises(perdure.InstanceFailed, match=r"no executor is named 'images' in this engine; there are: "):
-            await handle.result(5)
+            await handle.result(60)
 
 
 async def test_after_a_crash_the_step_runs_again(disk: Stage) -> None:
@@ -137,7 +137,7 @@ async def test_after_a_crash_the_step_runs_again(disk: Stage) -> None:
         await until(lambda: ran == ["a"])
         gates["a"].set()
 
-        assert await engine.handle(waiter, "k").result(5) == "a"
+        assert await engine.handle(waiter, "k").result(60) == "a"
 
 
 async def test_a_held_step_is_found_again_after_a_crash(disk: Stage) -> None:
@@ -154,8 +154,8 @@ async def test_a_held_step_is_found_again_after_a_crash(disk: Stage) -> None:
         for gate in gates.values():
             gate.set()
 
-        assert await engine.handle(waiter, "b").result(5) == "b"
-        assert await engine.handle(waiter, "a").result(5) == "a"
+        assert await engine.handle(waiter, "b").result(60) == "b"
+        assert await engine.handle(waiter, "a").result(60) == "a"
 
 
 async def test_an_engine_without_the_queue_leaves_what_is_open_alone(disk: Stage) -> None:
@@ -174,7 +174,7 @@ async def test_an_engine_without_the_queue_leaves_what_is_open_alone(disk: Stage
     async with disk.open(waiter, queues={"images": 1}) as engine:
         await until(lambda: ran == ["a"])
         gates["a"].set()
-        assert await engine.handle(waiter, "k").result(5) == "a"
+        assert await engine.handle(waiter, "k").result(60) == "a"
 
 
 async def test_a_step_that_may_run_once_is_unknown_after_a_crash(disk: Stage) -> None:
@@ -185,7 +185,7 @@ async def test_a_step_that_may_run_once_is_unknown_after_a_crash(disk: Stage) ->
         gates.clear()
 
     async with disk.open(careful, queues={"images": 1}) as engine:
-        assert await engine.handle(careful, "k").result(5) == "unknown"
+        assert await engine.handle(careful, "k").result(60) == "unknown"
 
 
 @perdure.flow
@@ -217,7 +217,7 @@ async def test_a_timeout_cuts_the_step(stage: Stage) -> None:
             return "too long"
 
     async with stage.open(impatient, queues={"images": 1}) as engine:
-        assert await (await engine.start(impatient)).result(5) == "too long"
+        assert await (await engine.start(impatient)).result(60) == "too long"
     assert ran == ["a", "a was cut"]
 
 
@@ -231,10 +231,10 @@ async def test_a_function_without_a_name_is_refused(stage: Stage) -> None:
         return False
 
     async with stage.open(nameless, queues={"images": 1}) as engine:
-        assert await (await engine.start(nameless)).result(5)
+        assert await (await engine.start(nameless)).result(60)
 
 
-async def test_a_function_that_is_gone_fails_for_good(stage: Stage) -> None:
+async def test_a_function_that_is_gone_fails_for_good(disk: Stage) -> None:
     def local() -> None: ...
 
     local.__qualname__ = "gone"
@@ -247,8 +247,8 @@ async def test_a_function_that_is_gone_fails_for_good(stage: Stage) -> None:
             return str(error)
         return ""
 
-    async with stage.open(flow, queues={"images": 1}) as engine:
-        assert f"there is no function gone in the module {__name__}" in await (await engine.start(flow)).result(5)
+    async with disk.open(flow, queues={"images": 1}) as engine:
+        assert f"there is no function gone in the module {__name__}" in await (await engine.start(flow)).result(60)
 
 
 @pytest.mark.parametrize("queues", [{"inline": 2}, {"": 2}, {"images": 0}, {"images": "2"}])
@@ -266,7 +266,7 @@ async def test_jobs_stand_in_the_file_while_they_are_open(disk: Stage) -> None:
         rows = list(engine.queries._connection.execute("SELECT queue, function, delivery FROM jobs"))
 
         gates["a"].set()
-        await handle.result(5)
+        await handle.result(60)
 
         assert rows == [("images", f"{__name__}:waits", 1)]
         assert list(engine.queries._connection.execute("SELECT 1 FROM jobs")) == []

@@ -34,13 +34,13 @@ class Calls:
 
 async def fails(handle: perdure.Handle[Any]) -> perdure.InstanceFailed:
     with pytest.raises(perdure.InstanceFailed) as failed:
-        await handle.result(timeout=20)
+        await handle.result(timeout=60)
     return failed.value
 
 
 async def waits(handle: perdure.Handle[Any]) -> None:
     """Until it waits for a message."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not [open for open in await handle.waiting() if open.kind == "wait"]:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
@@ -61,7 +61,7 @@ async def test_a_retry_runs_what_failed_and_nothing_that_was_done(stage: Stage) 
 
         await handle.retry()
 
-        assert await handle.result(timeout=20) == ["charge1", "ship2", "mail1"]
+        assert await handle.result(timeout=60) == ["charge1", "ship2", "mail1"]
         assert calls.made == ["charge", "ship", "ship", "mail"]
         assert len(set(calls.keys["ship"])) == 1, "it is the same work, tried again"
 
@@ -83,7 +83,7 @@ async def test_a_retry_of_a_failed_branch_leaves_the_other_branches_alone(stage:
 
         await handle.retry()
 
-        assert await handle.result(timeout=20) == {
+        assert await handle.result(timeout=60) == {
             "a": "a-first1a1",
             "b": "b-first1b2",
             "c": "c-first1c1",
@@ -108,7 +108,7 @@ async def test_what_was_undone_is_done_again_by_a_retry_and_is_other_work(stage:
 
         await handle.retry()
 
-        assert await handle.result(timeout=20) == ["charge2", "log1", "ship2"]
+        assert await handle.result(timeout=60) == ["charge2", "log1", "ship2"]
         assert calls.made == ["charge", "log", "ship", "refund", "charge", "ship"]
         assert len(set(calls.keys["charge"])) == 2, "a provider must not take it for the charge that was refunded"
         assert len(set(calls.keys["ship"])) == 1
@@ -128,7 +128,7 @@ async def test_a_flow_can_fail_and_be_retried_again_and_again(stage: Stage) -> N
             await fails(handle)
             await handle.retry()
 
-        assert await handle.result(timeout=20) == ["a5", "b5", "c2"]
+        assert await handle.result(timeout=60) == ["a5", "b5", "c2"]
         assert len(set(calls.keys["a"])) == 5
         assert len(set(calls.keys["undo"])) == calls.made.count("undo") == 5
 
@@ -149,7 +149,7 @@ async def test_a_failure_that_was_caught_stays_caught_in_a_retry(stage: Stage) -
 
         await handle.retry()
 
-        assert await handle.result(timeout=20) == "load2"
+        assert await handle.result(timeout=60) == "load2"
         assert calls.made == ["cache", "load", "load"]
 
 
@@ -172,7 +172,7 @@ async def test_messages_and_times_are_kept_by_a_retry(stage: Stage) -> None:
 
         await handle.retry()
 
-        result = await handle.result(timeout=20)
+        result = await handle.result(timeout=60)
         assert result[:3] == [1, "use2", 2]
 
 
@@ -198,7 +198,7 @@ async def test_a_step_without_more_attempts_gets_all_of_them_again(stage: Stage)
 
         await handle.retry()
 
-        assert await handle.result(timeout=20) == 6
+        assert await handle.result(timeout=60) == 6
 
 
 async def test_a_receive_that_timed_out_waits_anew(stage: Stage) -> None:
@@ -243,7 +243,7 @@ async def test_a_child_that_failed_is_started_again(stage: Stage) -> None:
 
         await handle.retry()
 
-        assert await handle.result(timeout=20) == ["work2", "work3"]
+        assert await handle.result(timeout=60) == ["work2", "work3"]
 
 
 async def test_a_flow_whose_code_was_wrong_is_decided_anew_with_the_code_of_today(stage: Stage) -> None:
@@ -266,7 +266,7 @@ async def test_a_flow_whose_code_was_wrong_is_decided_anew_with_the_code_of_toda
         wrong = False
         await handle.retry()
 
-        assert await handle.result(timeout=20) == "charge1ship1"
+        assert await handle.result(timeout=60) == "charge1ship1"
         assert calls.made == ["charge", "ship"]
 
 
@@ -292,7 +292,7 @@ async def test_versions_that_were_pinned_stay_pinned_in_a_retry(stage: Stage) ->
 
         await handle.retry()
 
-        assert await handle.result(timeout=20) == [{"left": 2, "right": "b2"}, 3]
+        assert await handle.result(timeout=60) == [{"left": 2, "right": "b2"}, 3]
 
 
 async def test_loops_that_were_pruned_go_on_after_a_retry(stage: Stage) -> None:
@@ -388,7 +388,7 @@ async def test_a_rewind_drops_the_operation_and_what_came_after_and_keeps_earlie
 
         await until(lambda: calls.made == ["a", "b", "c", "b", "c"])
         await handle.send("end", "now")
-        assert await handle.result(timeout=20) == ["first", "a1", "b2", "c2", "second", "now"]
+        assert await handle.result(timeout=60) == ["first", "a1", "b2", "c2", "second", "now"]
         assert len(set(calls.keys["b"])) == 2, "it is done anew: a provider must not answer with what was dropped"
         assert len(set(calls.keys["a"])) == 1
         assert "rewound" in [line.event for line in await handle.history()]
@@ -416,7 +416,7 @@ async def test_a_rewind_keeps_earlier_sleeps_versions_and_joins(stage: Stage) ->
 
         await waits(handle)
         await handle.send("end")
-        assert await handle.result(timeout=20) == [2, {"a": "a1", "b": "b1"}, "c2", 3]
+        assert await handle.result(timeout=60) == [2, {"a": "a1", "b": "b1"}, "c2", 3]
         assert calls.made.count("a") == calls.made.count("b") == 1
 
 
@@ -442,7 +442,7 @@ async def test_a_message_that_was_dropped_does_not_come_back_by_itself(stage: St
         await handle.send("say", "right")
         await handle.send("end")
 
-        assert await handle.result(timeout=20) == ["a2", "right", None]
+        assert await handle.result(timeout=60) == ["a2", "right", None]
 
 
 async def test_a_rewind_is_refused_while_what_it_drops_runs_unless_it_is_forced(stage: Stage) -> None:
@@ -471,7 +471,7 @@ async def test_a_rewind_is_refused_while_what_it_drops_runs_unless_it_is_forced(
         await handle.rewind("slow", force=True)
         await until(lambda: started == ["slow", "slow"])
         gate.set()
-        assert await handle.result(timeout=20) == 2
+        assert await handle.result(timeout=60) == 2
 
 
 async def test_what_ran_before_in_another_branch_goes_on_through_a_rewind(stage: Stage) -> None:
@@ -505,7 +505,7 @@ async def test_what_ran_before_in_another_branch_goes_on_through_a_rewind(stage:
         await handle.send("go", 1)
         gate.set()
 
-        assert await handle.result(timeout=20) == {"left": "long", "right": ["a1", "b2", 1]}
+        assert await handle.result(timeout=60) == {"left": "long", "right": ["a1", "b2", 1]}
         assert started == ["long"]
 
 
@@ -520,12 +520,12 @@ async def test_a_cancelled_or_completed_instance_is_never_rewound(stage: Stage) 
 
     async with stage.open(order) as engine:
         done = await engine.start(order, False)
-        await done.result(timeout=20)
+        await done.result(timeout=60)
         stopped = await engine.start(order, True)
         await until(lambda: len(calls.made) == 2)
         await stopped.cancel()
         with pytest.raises(perdure.InstanceCancelled):
-            await stopped.result(timeout=20)
+            await stopped.result(timeout=60)
 
         for handle, how in ((done, "has completed"), (stopped, "was cancelled")):
             before = await handle.history()
@@ -546,7 +546,7 @@ async def test_a_rewind_to_where_nothing_was_done_is_refused(stage: Stage) -> No
         with pytest.raises(perdure.UnknownLocation, match="did you mean 'receive:go'"):
             await handle.fork("recieve:go")
         await handle.send("go")
-        await handle.result(timeout=20)
+        await handle.result(timeout=60)
 
 
 async def test_a_failed_flow_can_be_rewound_too(stage: Stage) -> None:
@@ -562,7 +562,7 @@ async def test_a_failed_flow_can_be_rewound_too(stage: Stage) -> None:
 
         await handle.rewind("b")
 
-        assert await handle.result(timeout=20) == ["a1", "b2", "c2"]
+        assert await handle.result(timeout=60) == ["a1", "b2", "c2"]
 
 
 async def test_a_rewind_into_a_loop_and_to_an_iteration(stage: Stage) -> None:
@@ -587,7 +587,7 @@ async def test_a_rewind_into_a_loop_and_to_an_iteration(stage: Stage) -> None:
         await until(lambda: len(calls.made) == 10)
         await handle.send("end")
 
-        assert await handle.result(timeout=20) == ["add1", "add2", "add7", "add8", "add9", "add10"]
+        assert await handle.result(timeout=60) == ["add1", "add2", "add7", "add8", "add9", "add10"]
 
 
 # ---- F44: fork -----------------------------------------------------------------------------------------------------
@@ -606,12 +606,12 @@ async def test_a_fork_goes_on_from_the_same_past_with_an_edited_value(stage: Sta
 
     async with stage.open(order) as engine:
         handle = await engine.start(order, 7, key="original", tags={"shop": "north"})
-        original = await handle.result(timeout=20)
+        original = await handle.result(timeout=60)
 
         fork = await handle.fork("total", edit={"price": "cheap"}, key="what-if")
 
         assert fork.key == "what-if"
-        assert await fork.result(timeout=20) == [7, "cheap", "tax1", "total2", original[4], "what-if"]
+        assert await fork.result(timeout=60) == [7, "cheap", "tax1", "total2", original[4], "what-if"]
         assert await handle.result() == original
         assert calls.made == ["price", "tax", "total", "total"]
         assert len(set(calls.keys["total"])) == 2
@@ -631,11 +631,11 @@ async def test_a_fork_whose_edit_leads_elsewhere_goes_there(stage: Stage) -> Non
 
     async with stage.open(order) as engine:
         handle = await engine.start(order)
-        await handle.result(timeout=20)
+        await handle.result(timeout=60)
 
         fork = await handle.fork("b", edit={"ok": "no"})
 
-        assert await fork.result(timeout=20) == ["refuse1"]
+        assert await fork.result(timeout=60) == ["refuse1"]
         assert calls.made == ["ok", "a", "b", "refuse"]
 
 
@@ -671,7 +671,7 @@ async def test_a_fork_of_a_waiting_flow_has_its_own_waits_timers_and_children(st
             await each.wake()
             (kid,) = [open.what.removeprefix("child/") for open in await each.waiting() if open.kind == "child"]
             await engine.handle(child, kid).send("child", name)
-            assert await each.result(timeout=20) == {"kid": name, "sleeps": "slept", "waits": name}
+            assert await each.result(timeout=60) == {"kid": name, "sleeps": "slept", "waits": name}
 
 
 async def test_an_edit_where_nothing_was_answered_is_refused(stage: Stage) -> None:
@@ -683,7 +683,7 @@ async def test_an_edit_where_nothing_was_answered_is_refused(stage: Stage) -> No
 
     async with stage.open(order) as engine:
         handle = await engine.start(order)
-        await handle.result(timeout=20)
+        await handle.result(timeout=60)
         with pytest.raises(perdure.UnknownLocation, match=r"no answer at 'b' before 'b'; it had: a"):
             await handle.fork("b", edit={"b": 1})
         assert len(await engine.instances()) == 1
@@ -701,17 +701,17 @@ async def test_a_fork_can_be_forked_rewound_and_retried(stage: Stage) -> None:
         first = await engine.start(order)
         await fails(first)
         second = await first.fork("c", edit={"a": "A"})
-        assert await second.result(timeout=20) == ["A", "b1", "c2", "d2", True, 4]
+        assert await second.result(timeout=60) == ["A", "b1", "c2", "d2", True, 4]
         third = await second.fork("d", edit={"b": "B"})
-        assert await third.result(timeout=20) == ["A", "B", "c2", "d3", True, 4]
+        assert await third.result(timeout=60) == ["A", "B", "c2", "d3", True, 4]
 
         calls.failing["d"] = 1
         fourth = await third.fork("c")
         await fails(fourth)
         await fourth.rewind("c")
-        assert await fourth.result(timeout=20) == ["A", "B", "c4", "d5", True, 4]
+        assert await fourth.result(timeout=60) == ["A", "B", "c4", "d5", True, 4]
         await first.retry()
-        assert await first.result(timeout=20) == ["a1", "b1", "c1", "d6", True, 4]
+        assert await first.result(timeout=60) == ["a1", "b1", "c1", "d6", True, 4]
 
 
 # ---- what is kept while an instance is stuck -----------------------------------------------------------------------
@@ -750,7 +750,7 @@ async def test_an_event_that_was_kept_is_gone_after_a_rewind(disk: Stage) -> Non
     async with disk.open(second, replay=False) as engine:
         handle = engine.handle(second, "k")
         await handle.retry()
-        assert await handle.result(timeout=20) == "ship2"
+        assert await handle.result(timeout=60) == "ship2"
 
 
 @pytest.mark.parametrize("fork", [False, True])
@@ -784,7 +784,7 @@ async def test_a_rewind_or_a_fork_that_diverged_is_retried_with_the_old_code(dis
     async with disk.open(order) as engine:
         handle = engine.handle(order, "f" if fork else "k")
         await handle.retry()
-        assert await handle.result(timeout=20) == {"c": "c2", "d": "d2"}
+        assert await handle.result(timeout=60) == {"c": "c2", "d": "d2"}
         assert calls.made.count("b") == 1
 
 
@@ -824,7 +824,7 @@ async def test_an_answer_that_a_failed_rewind_took_the_place_of_is_asked_for_aga
         await handle.rewind("both/steps/c")
         await waits(engine.handle(part, "p"))
         await engine.handle(part, "p").send("go")
-        assert await handle.result(timeout=20) == {"child": "part", "steps": "c2"}
+        assert await handle.result(timeout=60) == {"child": "part", "steps": "c2"}
 
 
 async def test_what_is_older_than_the_snapshot_of_a_retry_can_still_be_gone_back_to(stage: Stage) -> None:
@@ -847,12 +847,12 @@ async def test_what_is_older_than_the_snapshot_of_a_retry_can_still_be_gone_back
         handle = await engine.start(order)
         await fails(handle)
         await handle.retry()
-        assert await handle.result(timeout=20) == "first1last2"
+        assert await handle.result(timeout=60) == "first1last2"
 
         late, early = await handle.fork("last"), await handle.fork("first")
 
-        assert await late.result(timeout=20) == "first1last3"
-        assert (await early.result(timeout=20)).startswith("first2last")
+        assert await late.result(timeout=60) == "first1last3"
+        assert (await early.result(timeout=60)).startswith("first2last")
 
 
 # ---- what a flow says without waiting for an answer ----------------------------------------------------------------
@@ -889,11 +889,11 @@ async def test_what_mended_code_says_where_it_failed_is_said_by_the_retry(stage:
 
         await handle.retry()
 
-        assert await handle.result(timeout=20) == "a1"
+        assert await handle.result(timeout=60) == "a1"
         assert await handle.read("state") == "mended"
         assert await handle.ask("go", id="g", timeout=20) == "gone"
         await notes.send("note", "end")
-        assert await notes.result(timeout=20) == ["before", "after", "end"]
+        assert await notes.result(timeout=60) == ["before", "after", "end"]
 
 
 async def test_what_was_sent_before_is_not_sent_again_by_a_rewind_or_a_fork(stage: Stage) -> None:
@@ -919,7 +919,7 @@ async def test_what_was_sent_before_is_not_sent_again_by_a_rewind_or_a_fork(stag
 
         assert calls.made.count("b") == 3
         await notes.send("note", "end")
-        assert await notes.result(timeout=20) == ["a is done", "end"]
+        assert await notes.result(timeout=60) == ["a is done", "end"]
 
 
 async def test_a_fork_has_published_what_was_published_before_it(stage: Stage) -> None:
@@ -952,8 +952,8 @@ async def test_hooks_are_not_told_again_of_what_failed_before_a_fork(stage: Stag
 
     async with stage.open(order) as engine:
         handle = await engine.start(order)
-        assert await handle.result(timeout=20) == "b1"
+        assert await handle.result(timeout=60) == "b1"
         await until(lambda: told == ["a"])
         fork = await handle.fork("b")
-        assert await fork.result(timeout=20) == "b2"
+        assert await fork.result(timeout=60) == "b2"
     assert told == ["a"]

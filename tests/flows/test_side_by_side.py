@@ -53,7 +53,7 @@ async def test_two_versions_run_side_by_side(stage: Stage) -> None:
         for handle in (old, new):
             await handle.send("go")
 
-        assert (await old.result(5), await new.result(5)) == (OLD, NEW)
+        assert (await old.result(60), await new.result(60)) == (OLD, NEW)
         assert [await version_of(old), await version_of(new)] == ["9", "10"]
 
 
@@ -69,7 +69,7 @@ async def test_a_name_means_the_newest_version_and_an_object_its_own(stage: Stag
         assert await version_of(await engine.start(order_v9, key="b")) == "9"
         assert await version_of(await engine.start_plain("order", {}, key="c")) == "10"
         assert await version_of(await engine.start_plain(order_v9, {}, key="d")) == "9"
-        await (await engine.start(parent)).result(5)
+        await (await engine.start(parent)).result(60)
         assert await version_of(engine.handle("order", "by name")) == "10"
         assert await version_of(engine.handle("order", "by object")) == "9"
 
@@ -79,9 +79,9 @@ async def test_a_result_has_the_type_of_the_version_that_gave_it(stage: Stage) -
         for flow, key in ((order_v9, "old"), (order_v10, "new")):
             await (await engine.start(flow, key=key)).send("go")
 
-        assert await engine.handle("order", "old").result(5) == OLD
-        assert await engine.handle("order", "new").result(5) == NEW
-        assert await engine.handle(order_v10, "old").result(5) == OLD  # type: ignore[comparison-overlap]
+        assert await engine.handle("order", "old").result(60) == OLD
+        assert await engine.handle("order", "new").result(60) == NEW
+        assert await engine.handle(order_v10, "old").result(60) == OLD  # type: ignore[comparison-overlap]
 
 
 async def test_the_same_key_and_input_are_the_same_instance_in_whatever_version(stage: Stage) -> None:
@@ -105,8 +105,8 @@ async def test_after_a_restart_each_goes_on_with_its_version(disk: Stage) -> Non
         for key in ("old", "new"):
             await engine.handle("order", key).send("go")
 
-        assert await engine.handle("order", "old").result(5) == OLD
-        assert await engine.handle("order", "new").result(5) == NEW
+        assert await engine.handle("order", "old").result(60) == OLD
+        assert await engine.handle("order", "new").result(60) == NEW
 
 
 async def test_a_version_that_is_gone_runs_on_the_newest_one(disk: Stage) -> None:
@@ -121,7 +121,7 @@ async def test_a_version_that_is_gone_runs_on_the_newest_one(disk: Stage) -> Non
     async with disk.open(order_v10, compatible) as engine:
         await engine.handle("order", "k").send("go")
 
-        assert await engine.handle("order", "k").result(5) == ["nine", "on eleven"]
+        assert await engine.handle("order", "k").result(60) == ["nine", "on eleven"]
         assert await version_of(engine.handle("order", "k")) == "9", "it is recorded as it started"
 
 
@@ -137,7 +137,7 @@ async def test_a_newest_version_that_does_not_fit_is_found_out_and_the_old_one_h
         assert isinstance(error, Failure) and error.type == "Divergence"
         assert "It started with version 9, which is not registered: it was replayed on version 10." in error.message
     async with disk.open(order_v10, order_v9, replay=False) as engine:  # it retries by itself
-        assert await engine.handle("order", "k").result(5) == OLD
+        assert await engine.handle("order", "k").result(60) == OLD
 
 
 async def test_a_start_in_a_version_that_the_engine_does_not_have_is_refused(stage: Stage) -> None:
@@ -156,7 +156,7 @@ async def test_a_remote_start_in_a_version_that_the_engine_does_not_have_is_refu
         await registered.send("go")
 
         assert isinstance(refused.value, perdure.UnknownWorkflow)
-        assert await registered.result(5) == NEW
+        assert await registered.result(60) == NEW
         assert [each.key for each in await engine.instances()] == ["registered"]
 
 
@@ -165,7 +165,7 @@ async def test_a_start_by_name_from_elsewhere_takes_the_defaults_of_the_newest_v
         handle = await client.start("order", key="k")
         await handle.send("go")
 
-        assert await handle.result(5) == {"steps": NEW.steps}
+        assert await handle.result(60) == {"steps": NEW.steps}
         assert await version_of(engine.handle("order", "k")) == "10"
 
 

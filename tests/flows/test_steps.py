@@ -38,7 +38,7 @@ async def test_runs_in_order(stage: Stage) -> None:
     async with stage.open(flow) as engine:
         handle = await engine.start(flow)
 
-        assert await handle.result(5) == ["A", "B", "C"]
+        assert await handle.result(60) == ["A", "B", "C"]
         assert ran == ["a", "b", "c"]
 
 
@@ -62,7 +62,7 @@ async def test_replays_without_running(disk: Stage) -> None:
         handle = engine.handle(flow, "k")
         await handle.send("go", "second")
 
-        assert await handle.result(5) == "firstsecond"
+        assert await handle.result(60) == "firstsecond"
         assert ran == ["first", "second"]
 
 
@@ -144,7 +144,7 @@ async def test_retries_then_succeeds(stage: Stage) -> None:
         return await flaky()
 
     async with stage.open(flow) as engine:
-        assert await (await engine.start(flow)).result(5) == "done"
+        assert await (await engine.start(flow)).result(60) == "done"
         assert attempts == [1, 2, 3]
         assert len(keys) == 1
 
@@ -168,7 +168,7 @@ async def test_exhausts_and_reports_all_attempts(stage: Stage) -> None:
         return "no error"
 
     async with stage.open(flow) as engine:
-        text = await (await engine.start(flow)).result(5)
+        text = await (await engine.start(flow)).result(60)
 
     failed = seen[0]
     assert text == "step 'bad' was tried 3 times; last error: ValueError: number 3"
@@ -202,7 +202,7 @@ async def test_fatal_does_not_retry(stage: Stage) -> None:
         return []
 
     async with stage.open(flow) as engine:
-        assert await (await engine.start(flow)).result(5) == [1, "Fatal", "give up", {"code": 7}]
+        assert await (await engine.start(flow)).result(60) == [1, "Fatal", "give up", {"code": 7}]
         assert ran == [1]
 
 
@@ -231,7 +231,7 @@ async def test_a_call_that_does_not_fit_its_function_is_not_retried_and_a_type_e
         return found
 
     async with stage.open(flow) as engine:
-        found = await (await engine.start(flow)).result(5)
+        found = await (await engine.start(flow)).result(60)
 
     assert found == [[1, "TypeError"], [1, "TypeError"], [2, "TypeError"]]
     assert ran == ["inside", "inside"]
@@ -258,7 +258,7 @@ async def test_timeout_cancels_and_does_not_retry(stage: Stage) -> None:
         return "no timeout"
 
     async with stage.open(flow) as engine:
-        assert await (await engine.start(flow)).result(5) == "1 attempt"
+        assert await (await engine.start(flow)).result(60) == "1 attempt"
         await asyncio.sleep(0)
         assert events == ["begin", "cancelled"]
 
@@ -278,7 +278,7 @@ async def test_retries_on_timeout_when_asked(stage: Stage) -> None:
         return await slow_at_first()
 
     async with stage.open(flow) as engine:
-        assert await (await engine.start(flow)).result(5) == "done"
+        assert await (await engine.start(flow)).result(60) == "done"
         assert attempts == [1, 2]
 
 
@@ -307,7 +307,7 @@ async def test_a_thread_that_is_timed_out_is_told_and_its_late_result_is_stale(s
         await until(lambda: told.is_set() or not began.is_set())  # on a busy machine it may be cut before it begins
         await handle.send("end")
 
-        assert await handle.result(5) == "timed out"
+        assert await handle.result(60) == "timed out"
         assert [line.status for line in await handle.history() if line.location == "slow"] == ["timeout"]
 
 
@@ -339,7 +339,7 @@ async def test_caught_failure_stays_caught_after_restart(disk: Stage) -> None:
         handle = engine.handle(flow, "k")
         await handle.send("go")
 
-        assert await handle.result(5) == "Fatal: no money"
+        assert await handle.result(60) == "Fatal: no money"
         assert ran == ["charge"]
 
 
@@ -364,7 +364,7 @@ async def test_a_step_in_flight_runs_again_with_the_same_key_and_the_next_delive
         await until(lambda: len(ran) >= 2)
         disk.crash()
     async with disk.open(flow) as engine:
-        assert await engine.handle(flow, "k").result(5) == ["charged", "charged"]
+        assert await engine.handle(flow, "k").result(60) == ["charged", "charged"]
 
     before, first, second = ran
     assert before[0] == "before"
@@ -395,7 +395,7 @@ async def test_crash_looping_step_exhausts(disk: Stage) -> None:
             await until(lambda life=life: len(deliveries) >= life)  # type: ignore[misc]
             disk.crash()
     async with disk.open(flow) as engine:
-        result = await engine.handle(flow, "k").result(5)
+        result = await engine.handle(flow, "k").result(60)
 
     assert result == "gave up: ProcessDied: the process died while it executed this, each of 3 times"
     assert deliveries == [1, 2, 3]
@@ -423,7 +423,7 @@ async def test_an_engine_that_stops_in_good_order_uses_up_no_attempt(disk: Stage
             await until(lambda life=life: begun >= life)  # type: ignore[misc]
     release = True
     async with disk.open(flow) as engine:
-        assert await engine.handle(flow, "k").result(5) == "done"
+        assert await engine.handle(flow, "k").result(60) == "done"
 
 
 def repeats(charge: Callable[[], Coroutine[Any, Any, Any]]) -> perdure.Flow[[], list[Any]]:
@@ -507,7 +507,7 @@ async def test_sync_step_does_not_block_the_loop(stage: Stage) -> None:
         return str(results["sync"])
 
     async with stage.open(flow) as engine:
-        name = await (await engine.start(flow)).result(10)
+        name = await (await engine.start(flow)).result(60)
         assert name != threading.current_thread().name
 
 
@@ -521,8 +521,8 @@ async def test_a_step_info_tells_who_and_where(stage: Stage) -> None:
         return [await ctx.step("a/b #1", look), await ctx.step("a/b #1", look)]
 
     async with stage.open(flow) as engine:
-        one, two = await (await engine.start(flow, key="k")).result(5)
-        again, _ = await (await engine.start(flow, key="k", reuse="always")).result(5)
+        one, two = await (await engine.start(flow, key="k")).result(60)
+        again, _ = await (await engine.start(flow, key="k", reuse="always")).result(60)
 
     assert one[:3] == ["flow/k", "a/b #1", 1] and one[4] is False
     assert one[3] != two[3], "another step has another idempotency key"
@@ -592,7 +592,7 @@ async def test_a_step_may_be_anything_that_can_be_called(stage: Stage) -> None:
         ]
 
     async with stage.open(flow) as engine:
-        found = await (await engine.start(flow)).result(5)
+        found = await (await engine.start(flow)).result(60)
 
     expected = [101, 102, 103, 96, 105, 105, 106, 107, 108, 9, 10, 11]
     assert found == [Money(cents) for cents in expected]
@@ -615,7 +615,7 @@ async def test_a_decorated_step_called_inside_a_step_is_the_plain_function(memor
 
     async with memory.open(flow) as engine:
         handle = await engine.start(flow)
-        assert await handle.result(5) == 5
+        assert await handle.result(60) == 5
         assert [line.opened for line in await handle.history()] == [("step outer",), ()]
 
 
@@ -718,7 +718,7 @@ async def test_a_backoff_survives_a_crash(disk: Stage) -> None:
         await becomes(handle, "waiting")
         disk.crash()
     async with disk.open(flow) as engine:
-        assert await engine.handle(flow, "k").result(5) == "done"
+        assert await engine.handle(flow, "k").result(60) == "done"
         assert attempts == [1, 2]
 
 
@@ -752,7 +752,7 @@ async def test_a_result_that_cannot_be_recorded_fails_the_step_without_a_retry(s
         return found
 
     async with stage.open(flow) as engine:
-        assert await (await engine.start(flow)).result(10) == ["NotPlain", "TooLarge", "NotConvertible"]
+        assert await (await engine.start(flow)).result(60) == ["NotPlain", "TooLarge", "NotConvertible"]
         assert ran == ["socket", "huge", "wrong"]
 
 

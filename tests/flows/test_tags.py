@@ -36,7 +36,7 @@ async def test_a_flow_changes_its_tags_and_is_found_by_the_new_ones(stage: Stage
 
         await handle.send("go")
         await handle.send("end")
-        await handle.result(5)
+        await handle.result(60)
 
         assert await keys(engine, phase="reading") == ["b"]
         assert await keys(engine, phase="done") == ["a"]
@@ -64,7 +64,7 @@ async def test_a_person_changes_tags_and_the_history_tells(disk: Stage) -> None:
         ]
         await handle.send("go")
         await handle.send("end")
-        assert await handle.result(5) == "over"
+        assert await handle.result(60) == "over"
         with pytest.raises(perdure.InstanceEnded):
             await handle.tag("team", "green")
         assert await engine.queries.check() == []
@@ -83,7 +83,7 @@ async def test_tags_of_the_engine_are_refused_from_users(memory: Stage, name: st
         with pytest.raises(perdure.CallerError, match="belongs to the engine"):
             await handle.tag(name, "mine")
         with pytest.raises(perdure.InstanceFailed, match="belongs to the engine"):
-            await (await engine.start(greedy)).result(5)
+            await (await engine.start(greedy)).result(60)
         assert await engine.instances(tags={name: "mine"}) == []
 
 
@@ -98,7 +98,7 @@ async def test_a_head_tells_its_family_its_end_and_what_it_waits_for(stage: Stag
 
     async with stage.open(above, between, review) as engine:
         first, last = await engine.start(above, key="above"), engine.handle(review, "below")
-        await first.result(5)
+        await first.result(60)
         await last.until("waiting")
 
         root = (await first.summary()).id
@@ -121,7 +121,7 @@ async def test_a_head_of_an_older_version_is_no_damage(disk: Stage) -> None:
     async with disk.open(review) as engine:
         assert await engine.queries.check() == []
         await engine.handle(review, "a").send("end")
-        assert await engine.handle(review, "a").result(5) == "over"
+        assert await engine.handle(review, "a").result(60) == "over"
         assert await engine.queries.check() == []
 
 
@@ -136,4 +136,4 @@ async def test_what_an_instance_waits_for_may_have_any_name(stage: Stage) -> Non
 
         assert (await handle.summary()).reason == "message a\ufffdb", "no text of PostgreSQL takes a NUL"
         await handle.send("a\x00b")
-        await handle.result(5)
+        await handle.result(60)

@@ -63,7 +63,7 @@ async def test_reverse_order_of_completion(stage: Stage) -> None:
     async with stage.open(flow) as engine:
         handle = await engine.start(flow)
         with pytest.raises(InstanceFailed, match="no more"):
-            await handle.result(5)
+            await handle.result(60)
 
         done = [line.location for line in await handle.history()]
         assert shop.log == ["+a", "+c", "+after c", "+b", "-b", "-c", "-a"], "b began first and was done last"
@@ -80,7 +80,7 @@ async def test_a_flow_that_completes_or_catches_undoes_nothing(stage: Stage) -> 
         return "well"
 
     async with stage.open(flow) as engine:
-        assert await (await engine.start(flow)).result(5) == "well"
+        assert await (await engine.start(flow)).result(60) == "well"
         assert shop.log == ["+a"]
 
 
@@ -156,7 +156,7 @@ async def test_in_loop_join_race_and_attempt_in_an_engine(stage: Stage) -> None:
     async with stage.open(flow) as engine:
         handle = await engine.start(flow)
         with pytest.raises(InstanceFailed, match="no more"):
-            await handle.result(5)
+            await handle.result(60)
         assert undone([line.location for line in await handle.history()]) == UNDONE_EVERYWHERE
 
 
@@ -178,7 +178,7 @@ async def test_a_rollback_resumes_after_a_crash(disk: Stage) -> None:
 
     async with disk.open(flow) as engine:
         with pytest.raises(InstanceFailed, match="enough"):
-            await engine.handle(flow, "k").result(5)
+            await engine.handle(flow, "k").result(60)
         assert [each for each in shop.log if each.startswith("-")].count("-c") == 1
         assert shop.log[-2:] == ["-b", "-a"]
 
@@ -200,7 +200,7 @@ async def test_a_failing_undo_is_stuck_and_the_rest_is_kept(stage: Stage) -> Non
         shop.broken = set()
         await retried.retry()
         with pytest.raises(InstanceFailed, match="a bug"):
-            await retried.result(5)
+            await retried.result(60)
         assert shop.log == ["+a", "+b", "+c", "-c", "-b", "-a"]
 
         shop.log.clear()
@@ -209,7 +209,7 @@ async def test_a_failing_undo_is_stuck_and_the_rest_is_kept(stage: Stage) -> Non
         await becomes(settled, "stuck")
         await settled.settle("b")
         with pytest.raises(InstanceFailed, match="a bug"):
-            await settled.result(5)
+            await settled.result(60)
         assert shop.log == ["+a", "+b", "+c", "-c", "-a"]
 
 
@@ -264,7 +264,7 @@ async def test_roll_back_to_a_checkpoint_and_go_on(stage: Stage) -> None:
         return "never"
 
     async with stage.open(flow) as engine:
-        assert await (await engine.start(flow)).result(5) == "done"
+        assert await (await engine.start(flow)).result(60) == "done"
         assert shop.log == ["+a", "+b", "+c", "-c", "-b", "+note", "+b", "+c"]
 
 
@@ -285,7 +285,7 @@ async def test_a_step_can_ask_for_the_rollback(stage: Stage) -> None:
         return "never"
 
     async with stage.open(flow) as engine:
-        assert await (await engine.start(flow)).result(5) == "sold out order"
+        assert await (await engine.start(flow)).result(60) == "sold out order"
         assert shop.log == ["+a", "-a"]
 
 
@@ -339,7 +339,7 @@ async def test_a_cancel_undoes_when_it_is_asked_to(stage: Stage) -> None:
             await becomes(handle, "waiting")
             await handle.cancel("enough", undo=undo)
             with pytest.raises(InstanceCancelled, match="enough"):
-                await handle.result(5)
+                await handle.result(60)
             assert shop.log == log
 
 
@@ -381,7 +381,7 @@ async def test_an_undo_is_retried_like_any_step(stage: Stage) -> None:
 
     async with stage.open(flow) as engine:
         with pytest.raises(InstanceFailed):
-            await (await engine.start(flow)).result(5)
+            await (await engine.start(flow)).result(60)
         assert tried == [7, 7, 7]
 
 
@@ -404,7 +404,7 @@ async def test_an_instance_whose_undo_failed_can_be_cancelled(stage: Stage, undo
             assert await handle.status() == "stuck", "what is to be undone is not given up"
             await handle.settle("b")
         with pytest.raises(InstanceCancelled, match="enough"):
-            await handle.result(5)
+            await handle.result(60)
         assert shop.log == ["+a", "+b", *(["-a"] if undo else [])]
 
 
@@ -430,7 +430,7 @@ async def test_a_subclass_of_rollback_is_one_and_a_namesake_is_none(memory: Stag
         return found
 
     async with memory.open(flow) as engine:
-        assert await (await engine.start(flow)).result(5) == [
+        assert await (await engine.start(flow)).result(60) == [
             "none left here",
             "failed: tests.flows.test_undo.RollBack: theirs",
         ]
@@ -493,10 +493,10 @@ async def test_a_rollback_to_a_checkpoint_that_is_not_there_undoes_nothing_and_l
     async with memory.open(flow, replay=False) as engine:
         handle = await engine.start(flow)
         with pytest.raises(perdure.InstanceStuck, match=r"RollBack\(to='typo'\).*these checkpoints: 'trip'"):
-            await handle.result(20)
+            await handle.result(60)
         assert not undone
         if by == "flow":  # the code is mended
             to = "trip"
             await handle.retry()
-            assert await handle.result(20) == "home"
+            assert await handle.result(60) == "home"
             assert undone == ["booked"], "what was done before the checkpoint stays done"

@@ -210,7 +210,7 @@ async def test_a_changed_order_is_a_divergence_that_names_the_node(tmp_path):
     async with perdure.open(tmp_path / "a.db", workflows=[changed]) as engine:
         handle = engine.handle(changed, "k")
         with pytest.raises(InstanceStuck, match="opened a then and opens b now"):
-            await handle.result(timeout=20)
+            await handle.result(timeout=60)
     async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
         handle = engine.handle(graph, "k")
         await handle.retry()

@@ -63,7 +63,7 @@ async def test_cancel_reaches_children_and_is_never_overwritten(tmp_path):
         await handle.cancel("enough")
         for each in (handle, inner):
             with pytest.raises(perdure.InstanceCancelled):
-                await each.result(timeout=10)
+                await each.result(timeout=60)
         assert (await inner.read("summary"))["counts"]["runs"] == 2, "its final step ran"
     async with perdure.open(tmp_path / "p.db") as engine:
         assert await engine.handle("p", "k").status() == await engine.handle("child", "c").status() == "cancelled"
@@ -94,8 +94,8 @@ async def test_a_person_answers_a_task_of_a_playbook_or_cancels_it():
         await engine.tasks.complete(tasks["yes"].id, {"outcome": "approve"}, by=ann)
         await engine.tasks.cancel(tasks["no"].id, reason="not now", by=ann)
 
-        assert await yes.result(timeout=10) == "approve by ann"
-        assert await no.result(timeout=10) == "task_cancelled"
+        assert await yes.result(timeout=60) == "approve by ann"
+        assert await no.result(timeout=60) == "task_cancelled"
 
 
 def test_a_task_that_expires_is_a_timeout():
@@ -122,7 +122,7 @@ async def test_a_child_gets_a_stored_value_itself(tmp_path):
     async with perdure.open(tmp_path / "p.db", workflows=[parent, child]) as engine:
         handle = await engine.start(parent, key="k")
 
-        assert await handle.result(timeout=10) == 2000
+        assert await handle.result(timeout=60) == 2000
 
 
 HELD = """
@@ -150,7 +150,7 @@ async def test_a_stored_value_is_collected_only_when_no_instance_names_it(tmp_pa
         assert value in left
         assert orphan not in left
         await handle.ask("ctx", {"set": {"go": True}})
-        assert await asyncio.wait_for(handle.result(), 10) == 100
+        assert await asyncio.wait_for(handle.result(), 60) == 100
 
 
 async def test_no_list_or_history_has_a_stored_value(tmp_path):
@@ -203,7 +203,7 @@ def test_the_deadline_of_a_gate_that_passes_while_no_engine_runs_fires(word, res
         handle = world.start(playbook, {})
         world.crash()
         world.advance(timedelta(hours=23))
-        assert world._stage.owners == 1, "nothing runs yet"
+        assert world._simulation.owners == 1, "nothing runs yet"
         world.advance(timedelta(hours=2))
 
         assert handle.result() == result

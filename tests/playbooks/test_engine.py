@@ -15,7 +15,7 @@ def book(body):
 async def start(playbook, url=":memory:", key="k", input=None, **options):
     async with perdure.open(url, workflows=[playbook], **options) as engine:
         handle = await engine.start(playbook, input or {}, key=key)
-        return await asyncio.wait_for(handle.result(), 20)
+        return await asyncio.wait_for(handle.result(), 60)
 
 
 async def test_a_playbook_moves_rows_between_databases(tmp_path):
@@ -118,7 +118,7 @@ async def test_a_retry_does_what_failed_again_and_the_final_step(tmp_path):
     async with perdure.open(url) as engine:
         handle = engine.handle("p", "k")
         await handle.retry()
-        assert await asyncio.wait_for(handle.result(), 10) == "success"
+        assert await asyncio.wait_for(handle.result(), 60) == "success"
     async with perdure.open(url) as engine:
         assert await engine.handle("p", "k").result() == "success"
 

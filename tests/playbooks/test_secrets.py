@@ -83,7 +83,7 @@ async def test_a_secret_that_is_missing_is_an_error_that_rules_can_tell():
     async with perdure.open(":memory:", workflows=[playbook], secrets=Forgetful()) as engine:
         handle = await engine.start(playbook, key="k")
 
-        assert await handle.result(timeout=20) == "told"
+        assert await handle.result(timeout=60) == "told"
 
 
 class Forgetful:

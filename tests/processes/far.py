@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import threading
 from pathlib import Path
 
@@ -30,3 +31,10 @@ async def refuse() -> None:
 @perdure.step
 async def thread() -> int:
     return threading.get_ident()
+
+
+@perdure.step
+async def kill(ledger: str) -> None:
+    with Path(ledger).open("a") as file:  # noqa: ASYNC230
+        file.write(f"{perdure.step_info().idempotency_key}\n")
+    os.kill(os.getpid(), signal.SIGKILL)

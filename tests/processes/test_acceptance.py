@@ -104,7 +104,7 @@ async def test_a_call_is_journaled_before_it_is_sent(url: str):
     process = small(Call("first", service("erp", "x")), Call("second", service("erp", "x")))
     async with perdure.open(url, workflows=[process], handlers=[erp]) as engine:
         engines.append(engine)
-        await (await engine.start(process, key="a")).result(timeout=20)
+        await (await engine.start(process, key="a")).result(timeout=60)
 
     assert seen == [["first"], ["second"]]
 
@@ -116,7 +116,7 @@ async def test_a_crash_between_send_and_receipt_repeats_under_the_same_key(kept:
         await engine.start(process, key="a")
         await slow.called.wait()
     async with perdure.open(kept, workflows=[process], handlers=[slow.handler]) as engine:
-        assert await engine.handle(process, "a").result(timeout=20) == "answered"
+        assert await engine.handle(process, "a").result(timeout=60) == "answered"
 
     assert len(slow.keys) == 2 and len(set(slow.keys)) == 1
 
@@ -128,7 +128,7 @@ async def test_a_once_call_in_doubt_is_unknown_and_not_repeated(kept: str):
         await engine.start(process, key="a")
         await slow.called.wait()
     async with perdure.open(kept, workflows=[process], handlers=[slow.handler]) as engine:
-        assert (await engine.handle(process, "a").result(timeout=20))[0] == "in doubt"
+        assert (await engine.handle(process, "a").result(timeout=60))[0] == "in doubt"
 
     assert len(slow.keys) == 1
 
@@ -165,10 +165,10 @@ async def test_a_late_reply_is_stale(url: str):
         (call,) = await handle.waiting()
         await until(lambda: _waits_for(handle, "a/on_timeout/m"))
         entries = len(await handle.history())
-        await engine._door.put(handle._to(), ReceiptArrived(bytes.fromhex(call.intent), Receipt("ok", b"\xf6")))
+        await engine._connection.put(handle._to(), ReceiptArrived(bytes.fromhex(call.intent), Receipt("ok", b"\xf6")))
         assert len(await handle.history()) == entries
         await handle.send("go")
-        assert await handle.result(timeout=20) == "in time"
+        assert await handle.result(timeout=60) == "in time"
 
 
 async def _waits_for(handle: perdure.Handle[Any], location: str) -> bool:
@@ -186,7 +186,7 @@ async def test_reference_and_new_task_appear_together(url: str):
         assert [each.key for each in await engine.instances(reference="o-9")] == ["a"]
         assert len(await handle.history()) == 1, "one entry has both"
         await engine.tasks.complete(task.id, None, by=ANN)
-        await handle.result(timeout=20)
+        await handle.result(timeout=60)
 
 
 @pytest.mark.parametrize("url", ["memory", "sqlite"], indirect=True)
@@ -197,7 +197,7 @@ async def test_a_child_without_waits_commits_with_its_parent(url: str):
     async with perdure.open(url, workflows=[process, kid]) as engine:
         before = engine.counts["commits"]
         handle = await engine.start(process, key="a")
-        assert await handle.result(timeout=20) == 7
+        assert await handle.result(timeout=60) == 7
         assert engine.counts["commits"] == before + 1
 
 
@@ -214,7 +214,7 @@ async def test_a_late_child_is_stale(url: str):
         assert await child.status() == "cancelled"
         entries = len(await handle.history())
         await handle.send("on")
-        assert await handle.result(timeout=20) == "end"
+        assert await handle.result(timeout=60) == "end"
         assert len(await handle.history()) == entries + 1, "the answer of the child is no entry"
 
 
@@ -228,7 +228,7 @@ async def test_a_refused_continue_with_fails_its_step(url: str):
     async with perdure.open(url, workflows=[process, after]) as engine:
         await engine.start(after, n=1, key="taken")
         handle = await engine.start(process, key="a")
-        assert (await handle.result(timeout=20))[0] == "refused"
+        assert (await handle.result(timeout=60))[0] == "refused"
 
 
 async def test_an_end_leaves_nothing_open(tmp_path: Path):
@@ -255,7 +255,7 @@ async def test_an_end_leaves_nothing_open(tmp_path: Path):
         await slow.called.wait()
         await until(engine.tasks.list)
         await handle.send("end")
-        assert await handle.result(timeout=20) == "over"
+        assert await handle.result(timeout=60) == "over"
         await until(lambda: _ended(engine.handle(kid, "a/p/child/s")))
         assert await handle.waiting() == [] and await engine.tasks.list() == []
         assert await engine.queries.check() == []

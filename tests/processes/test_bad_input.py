@@ -144,7 +144,7 @@ async def test_a_bad_input_is_one_typed_error_and_nothing_is_recorded(url: str):
             await engine.start(good, id="o-1", key=key)
         over = await engine.start(ended, id="o-2", key="e")
         await over.send("paid", 1)
-        await over.result(timeout=20)
+        await over.result(timeout=60)
         task = (await engine.tasks.list())[0].id
         height, instances = await engine.queries.height(), len(await engine.instances())
         wrong: dict[str, str] = {}

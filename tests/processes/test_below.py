@@ -39,7 +39,7 @@ async def test_names_of_perdure_are_refused_for_users():
 async def test_built_in_instances_are_listed_only_where_they_are_asked_for():
     async with perdure.open(":memory:", workflows=[asks]) as engine:
         handle: perdure.Handle[Any] = await engine.start(asks, key="a")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await engine.tasks.list():  # noqa: ASYNC110  # it is in the database
                 await asyncio.sleep(0.01)
         assert [each.workflow for each in await engine.instances()] == ["asks"]
@@ -52,7 +52,7 @@ async def test_an_async_step_runs_on_the_loop_of_the_engine():
         "where", version="1.0.0", steps=[Call("a", python(f"{far.__name__}:thread"), result="a"), Complete(result.a)]
     )
     async with perdure.open(":memory:", workflows=[process]) as engine:
-        assert await (await engine.start(process, key="a")).result(timeout=20) == threading.get_ident()
+        assert await (await engine.start(process, key="a")).result(timeout=60) == threading.get_ident()
 
 
 async def test_a_reference_that_changes_is_found_by_its_new_tags_alone(kept: str):
@@ -70,7 +70,7 @@ async def test_a_reference_that_changes_is_found_by_its_new_tags_alone(kept: str
         for key in "ab":
             await engine.start(process, key=key)
         await engine.handle(process, "a").send("go")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await found(engine, "o-2"):  # noqa: ASYNC110  # it is in the database
                 await asyncio.sleep(0.01)
     async with perdure.open(kept, workflows=[process]) as engine:
@@ -88,4 +88,4 @@ async def test_another_process_puts_a_definition(kept: str):
         (put,) = await client.processes.versions("late")
     async with perdure.open(kept, workflows=[asks]) as engine:
         assert put.version == "1.0.0"
-        assert await (await engine.start("late", key="a")).result(timeout=20) == "late"
+        assert await (await engine.start("late", key="a")).result(timeout=60) == "late"

@@ -31,6 +31,7 @@ from perdure.processes import (
     Call,
     Complete,
     ContinueWith,
+    Decide,
     Fail,
     Parallel,
     Process,
@@ -144,7 +145,7 @@ async def test_an_instance_stays_on_its_bytes_when_a_newer_version_opens_and_whe
     async with perdure.open(kept, workflows=[]) as engine:
         for key in "ab":
             await engine.handle("small", key).send("go")
-        found = [await engine.handle("small", key).result(timeout=10) for key in "ab"]
+        found = [await engine.handle("small", key).result(timeout=60) for key in "ab"]
         versions = [(await engine.handle("small", key).summary()).version for key in "ab"]
 
     assert found == ["one", "two"]
@@ -227,7 +228,7 @@ async def test_a_call_over_http_sends_json_and_its_errors_are_classified(tmp_pat
         secrets = {"erp-key": "s3cret"}
         async with perdure.open(tmp_path / "p.db", workflows=[process], allow=["127.0.0.1"], secrets=secrets) as engine:
             handle = await engine.start(process, sum=Decimal("1.50"), who="ann", key="a")
-            assert await handle.result(timeout=10) == [5, None, ["http-404", "gone"], "http-503"]
+            assert await handle.result(timeout=60) == [5, None, ["http-404", "gone"], "http-503"]
         first, *rest = site.asked
 
     assert json.loads(first.body) == {"sum": "1.50"}
@@ -242,7 +243,7 @@ async def test_an_address_that_is_not_allowed_is_an_error_at_once(url: str):
     process = small("1.0.0", Call("a", http("GET", "http://127.0.0.1:1/"), on_failure=[Complete(error.code)]))
 
     async with perdure.open(url, workflows=[process]) as engine:
-        assert await (await engine.start(process, key="a")).result(timeout=10) == "address"
+        assert await (await engine.start(process, key="a")).result(timeout=60) == "address"
 
 
 async def test_a_transport_gets_the_request_and_may_say_that_it_is_final(url: str):
@@ -263,7 +264,7 @@ async def test_a_transport_gets_the_request_and_may_say_that_it_is_final(url: st
         Call("b", service("erp", "no"), on_failure=[Complete([result.a, error.code, error.data.limit])]),
     )
     async with perdure.open(url, workflows=[process], handlers=[erp]) as engine:
-        assert await (await engine.start(process, n=1, key="a")).result(timeout=10) == [2, "refused", 5]
+        assert await (await engine.start(process, n=1, key="a")).result(timeout=60) == [2, "refused", 5]
 
     assert [(each.command, each.attempt) for each in requests] == [("add", 1), ("add", 2), ("add", 3), ("no", 1)]
     assert len({each.idempotency_key for each in requests}) == 2
@@ -278,7 +279,7 @@ async def test_a_queue_of_the_engine_itself_performs_a_call(url: str):
     )
 
     async with perdure.open(url, workflows=[process], queues={"gpu": 2}) as engine:
-        assert await (await engine.start(process, key="a")).result(timeout=20) == "r-x"
+        assert await (await engine.start(process, key="a")).result(timeout=60) == "r-x"
 
 
 # ---- other instances -----------------------------------------------------------------------------------------------
@@ -303,7 +304,7 @@ async def test_a_flow_and_a_process_are_each_others_child(url: str):
         return await ctx.child(inner, n=n)  # type: ignore[no-any-return]
 
     async with perdure.open(url, workflows=[inner, outer, doubled]) as engine:
-        assert await (await engine.start(outer, 20, key="a")).result(timeout=10) == 41
+        assert await (await engine.start(outer, 20, key="a")).result(timeout=60) == 41
 
 
 async def test_a_childs_failure_is_an_error_and_a_version_may_be_named(url: str):
@@ -315,14 +316,14 @@ async def test_a_childs_failure_is_an_error_and_a_version_may_be_named(url: str)
     )
 
     async with perdure.open(url, workflows=[first, second, process]) as engine:
-        assert await (await engine.start(process, key="a")).result(timeout=10) == ["one", "no", "never"]
+        assert await (await engine.start(process, key="a")).result(timeout=60) == ["one", "no", "never"]
 
 
 async def test_processes_that_call_themselves_end_at_the_depth_limit(url: str):
     process = small("1.0.0", SubProcess("again", "small", on_failure=[Complete(error.code)]), limits={"depth": 3})
 
     async with perdure.open(url, workflows=[process]) as engine:
-        await (await engine.start(process, key="a")).result(timeout=10)
+        await (await engine.start(process, key="a")).result(timeout=60)
         keys = {each.key for each in await engine.instances(workflow="small")}
         assert keys == {"a", "a/again", "a/again/again", "a/again/again/again"}
 
@@ -332,10 +333,10 @@ async def test_continue_with_starts_an_independent_instance_once(url: str):
     process = small("1.0.0", ContinueWith("next", "after", {"n": 7}, key="fixed"), Complete("handed over"))
 
     async with perdure.open(url, workflows=[process, after]) as engine:
-        assert await (await engine.start(process, key="a")).result(timeout=10) == "handed over"
+        assert await (await engine.start(process, key="a")).result(timeout=60) == "handed over"
         handle = engine.handle("after", "fixed")
         await handle.send("go")
-        assert await handle.result(timeout=10) == 7
+        assert await handle.result(timeout=60) == 7
 
 
 async def test_cancel_takes_the_family_and_with_undo_the_child_undoes_too(url: str):
@@ -396,9 +397,9 @@ async def test_a_reference_finds_the_one_live_instance(url: str):
         with pytest.raises(UnknownInstance):
             await engine.send_to("paid", 1, reference="o-9")
         handle = await engine.send_to("paid", 7, reference="o-1", parts={"company": "acme"})
-        assert (handle.key, await handle.result(timeout=10)) == ("a", 7)
+        assert (handle.key, await handle.result(timeout=60)) == ("a", 7)
         await engine.send_to("paid", 8, reference="o-1")
-        assert await engine.handle("small", "b").result(timeout=10) == 8
+        assert await engine.handle("small", "b").result(timeout=60) == 8
 
 
 async def test_a_message_that_nothing_receives_is_refused_before_it_is_recorded(url: str):
@@ -425,7 +426,7 @@ async def test_a_duplicate_message_has_no_second_effect_and_a_wrong_entry_number
         await handle.send("m", id="x")
         assert [each.location for each in await handle.waiting()] == ["b"]
         await handle.send("m", id="y")
-        assert await handle.result(timeout=10) == "end"
+        assert await handle.result(timeout=60) == "end"
 
 
 async def test_state_is_read_without_code(kept: str):
@@ -458,7 +459,7 @@ async def test_another_process_starts_and_sends_by_name_alone(kept: str):
             await client.start("small", n="text", key="a")
         handle = await client.start("small", n=4, key="a")
         await handle.send("go", 5)
-        assert await handle.result(timeout=20) == [4, 5]
+        assert await handle.result(timeout=60) == [4, 5]
 
 
 # ---- stuck, failed, drawn ------------------------------------------------------------------------------------------
@@ -489,7 +490,7 @@ async def test_a_stuck_branch_is_retried_and_settled_while_others_go_on(url: str
         assert await handle.status() == "stuck"
         broken = False
         await handle.retry(by="ann")
-        assert await handle.result(timeout=10) == ["fine", "fine", True]
+        assert await handle.result(timeout=60) == ["fine", "fine", True]
 
 
 async def test_an_error_is_settled_by_a_person(url: str):
@@ -499,7 +500,7 @@ async def test_an_error_is_settled_by_a_person(url: str):
         handle = await engine.start(process, a="text", key="a")
         assert await handle.status() == "stuck"
         await handle.settle("x", 5)
-        assert await handle.result(timeout=10) == 5
+        assert await handle.result(timeout=60) == 5
 
 
 async def _is(handle: perdure.Handle[Any], status: str) -> bool:
@@ -512,7 +513,7 @@ async def test_a_failed_process_has_the_code_as_its_error_and_no_retry(url: str)
     async with perdure.open(url, workflows=[process]) as engine:
         handle = await engine.start(process, key="a")
         with pytest.raises(InstanceFailed, match="rejected: not approved"):
-            await handle.result(timeout=10)
+            await handle.result(timeout=60)
         for verb in (handle.retry(), handle.rewind("x"), handle.fork("b")):
             with pytest.raises(perdure.CallerError, match="a process: what it did stays done"):
                 await verb
@@ -563,6 +564,30 @@ async def test_an_instance_is_drawn_with_what_its_journal_says_and_as_it_was(url
     assert states == {"start": "done", "a": "done", "t": "done", "t2": "open", "end": "not reached"}
     assert {node["title"]: node["state"] for node in then["nodes"]}["t"] == "open"
     assert [(node["x"], node["y"]) for node in now["nodes"]] == [(node["x"], node["y"]) for node in then["nodes"]]
+
+
+async def test_a_picture_shows_the_way_that_an_instance_took():
+    process = small(
+        "1.0.0",
+        Timer("t", after=timedelta(milliseconds=1)),
+        Receive("early", "go"),
+        Decide("ask", True, [Set("asked", True)]),
+        Decide("first", state.asked, [Complete("first")]),
+        Set("later", True),
+        Receive("never", "never"),
+    )
+    async with perdure.open(":memory:", workflows=[process]) as engine:
+        handle = await engine.start(process, key="a")
+        await handle.send("go")
+        await handle.result(timeout=20)
+        picture = json.loads(await handle.draw("json"))
+
+    states = {node["location"]: node["state"] for node in picture["nodes"]}
+    taken = {"": "done", "t": "done", "early": "done", "ask": "done", "ask/then/asked": "done"}
+    rest = {"first": "done", "first/then/complete": "done", "later": "not reached", "never": "not reached"}
+    assert states == {**taken, **rest, "end": "not reached"}
+    went = [(picture["nodes"][line["from"]]["title"], line["label"]) for line in picture["edges"] if line["went"]]
+    assert ("ask", "yes") in went and ("ask", "no") not in went
 
 
 async def _has_task(engine: perdure.Client) -> bool:

@@ -81,8 +81,8 @@ async def test_what_the_refusal_says_works(tmp_path: Path) -> None:
         def in_a_thread() -> int:
             loop = engine.loop
             assert loop is not None
-            handle = asyncio.run_coroutine_threadsafe(engine.start(one_step, 7), loop).result(5)
-            return asyncio.run_coroutine_threadsafe(handle.result(), loop).result(5)
+            handle = asyncio.run_coroutine_threadsafe(engine.start(one_step, 7), loop).result(60)
+            return asyncio.run_coroutine_threadsafe(handle.result(), loop).result(60)
 
         assert await asyncio.to_thread(in_a_thread) == 7
 
@@ -94,7 +94,7 @@ async def test_an_engine_that_is_called_inside_a_flow_says_what_to_write_there(t
 
     async with perdure.open(tmp_path / "b.db", workflows=[confused, one_step]) as engine:
         with pytest.raises(perdure.InstanceFailed, match=r"inside a workflow use ctx.child\(...\)"):
-            await (await engine.start(confused)).result(5)
+            await (await engine.start(confused)).result(60)
 
 
 # ---- another object -----------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ async def test_another_object_of_a_registered_name_and_version_is_refused(tmp_pa
             await engine.start(edited, 1)
 
         assert await engine.instances() == []
-        assert await (await engine.start(one_step, 2)).result(5) == 2
+        assert await (await engine.start(one_step, 2)).result(60) == 2
 
 
 # ---- ids ----------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ async def test_the_id_of_a_handle_is_a_text_that_leads_back_to_it(tmp_path: Path
         kept = json.loads(json.dumps({"id": handle.id}))["id"]
 
         assert kept == "one_step/o-17/with/slashes"
-        assert await engine.handle(kept).result(5) == 1
+        assert await engine.handle(kept).result(60) == 1
 
 
 @pytest.mark.parametrize("id", ["one_step", "one_step/", "/k", ""])
@@ -143,12 +143,12 @@ async def test_until_returns_when_the_instance_has_the_status(tmp_path: Path, re
     async with perdure.open(url, workflows=[patient]) as engine, perdure.connect(url) as client:
         handle = await (client if remote else engine).start("patient", key="k")
 
-        await handle.until("waiting", timeout=5)
+        await handle.until("waiting", timeout=60)
         assert await handle.status() == "waiting"
         with pytest.raises(perdure.ResultTimeout, match=r"patient/k was not running after 0 s"):
             await handle.until("running", timeout=0)
 
-        ended = asyncio.create_task(handle.until("completed", timeout=5))
+        ended = asyncio.create_task(handle.until("completed", timeout=60))
         await handle.send("go", 1)
         await ended
         with pytest.raises(perdure.InstanceEnded, match="completed and will not be waiting"):
@@ -162,8 +162,8 @@ async def test_until_does_not_wait_for_an_instance_that_is_stuck(tmp_path: Path)
         handle = await engine.start(not_undone, key="k")
 
         with pytest.raises(perdure.InstanceStuck):
-            await handle.until("completed", timeout=5)
-        await handle.until("stuck", timeout=5)
+            await handle.until("completed", timeout=60)
+        await handle.until("stuck", timeout=60)
 
 
 # ---- entering -----------------------------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ async def test_open_jobs_go_to_the_cluster_and_no_more_than_it_has_slots_for() -
         for name in "abcde":
             gates.setdefault(name, asyncio.Event()).set()
 
-        assert [await handle.result(5) for handle in handles] == list("abcde")
+        assert [await handle.result(60) for handle in handles] == list("abcde")
         assert [copy.resources for copy in fake.submitted] == [{}] * 5
 
 
@@ -137,7 +137,7 @@ async def test_copies_that_run_twice_at_once_perform_the_step_once(machines: int
         fake.copies = 4
         handles = [await client.start(doubling, n) for n in range(50)]
 
-        assert [await handle.result(5) for handle in handles] == [2 * n for n in range(50)]
+        assert [await handle.result(60) for handle in handles] == [2 * n for n in range(50)]
     assert sorted(ran) == list(range(50))
 
 
@@ -151,7 +151,7 @@ async def test_two_dispatchers_of_one_queue_perform_each_step_once() -> None:
         dispatcher(place, two),
     ):
         handles = [await client.start(doubling, n) for n in range(50)]
-        assert [await handle.result(5) for handle in handles] == [2 * n for n in range(50)]
+        assert [await handle.result(60) for handle in handles] == [2 * n for n in range(50)]
     assert sorted(ran) == list(range(50))
 
 
@@ -161,7 +161,7 @@ async def test_lost_copies_are_submitted_again() -> None:
         fake.lose = 30
         handles = [await client.start(doubling, n) for n in range(20)]
 
-        assert [await handle.result(5) for handle in handles] == [2 * n for n in range(20)]
+        assert [await handle.result(60) for handle in handles] == [2 * n for n in range(20)]
         assert made.counts["lost"] == 30
     assert sorted(ran) == list(range(20))
     assert len({copy.id for copy in fake.submitted}) == len(fake.submitted)
@@ -175,7 +175,7 @@ async def test_a_copy_that_comes_late_ends_at_the_claim() -> None:
             handle = await client.start(doubling, 4)
             await until(lambda: len(slow.submitted) == 1)
             async with dispatcher(place, quick):
-                assert await handle.result(5) == 8
+                assert await handle.result(60) == 8
             slow.held.set()
             await until(lambda: not first.submitted)
     assert ran == [4]
@@ -190,7 +190,7 @@ async def test_what_a_dead_dispatcher_had_submitted_is_submitted_by_the_next() -
             await until(lambda: len(fake.submitted) == 1)
         fake.held = None
         async with dispatcher(place, fake):
-            assert await handle.result(5) == 8
+            assert await handle.result(60) == 8
 
 
 async def test_a_cluster_that_cannot_be_reached_is_tried_again() -> None:
@@ -202,7 +202,7 @@ async def test_a_cluster_that_cannot_be_reached_is_tried_again() -> None:
         assert not made.submitted
         fake.away = False
 
-        assert await handle.result(5) == 8
+        assert await handle.result(60) == 8
 
 
 async def test_a_copy_that_no_machine_begins_is_replaced() -> None:
@@ -219,7 +219,7 @@ async def test_a_copy_that_no_machine_begins_is_replaced() -> None:
         copy.since -= 31
         await made.check()
 
-        assert await handle.result(5) == 8
+        assert await handle.result(60) == 8
         assert fake.cancelled == [copy.copy.id] and made.counts["replaced"] == 1
 
 
@@ -256,8 +256,8 @@ async def test_a_function_that_no_machine_can_import_rests_and_its_jobs_say_why(
         fake.fleet.append(Machine(place, "a machine with the module"))
         gates.setdefault("a", asyncio.Event()).set()
         await made.check()
-        assert [await handle.result(5) for handle in handles] == [2 * n for n in range(20)]
-        assert await others.result(5) == "a"
+        assert [await handle.result(60) for handle in handles] == [2 * n for n in range(20)]
+        assert await others.result(60) == "a"
         await fake.fleet.pop().leave()
     assert place.database.notes == {}
 
@@ -268,7 +268,7 @@ async def test_a_machine_that_begins_nothing_is_avoided() -> None:
         fake.broken = fake.fleet[0]._name
         handles = [await client.start(doubling, n) for n in range(20)]
 
-        assert [await handle.result(5) for handle in handles] == [2 * n for n in range(20)]
+        assert [await handle.result(60) for handle in handles] == [2 * n for n in range(20)]
         assert made.counts["failed"] == 1
 
 
@@ -299,7 +299,7 @@ async def test_a_machine_that_leaves_gives_its_jobs_back() -> None:
             fake.fleet.append(Machine(place, "another"))
             await until(lambda: ran == [("a", 1)])
             gates["a"].set()
-            assert await handle.result(5) == "a"
+            assert await handle.result(60) == "a"
             await fake.fleet[0].leave()
 
 
@@ -314,7 +314,7 @@ async def test_a_copy_that_comes_before_the_receipt_of_another_is_durable_ends_a
         assert await machine.perform(intent) is True
         assert machine.held() and await machine.perform(intent) is False
 
-        assert await handle.result(5) == 8
+        assert await handle.result(60) == 8
     assert ran == [4]
 
 
@@ -323,7 +323,7 @@ async def test_a_job_that_cannot_be_read_does_not_stop_the_dispatcher() -> None:
     async with place.engine() as client, cluster(place) as fake, dispatcher(place, fake, slots=1):
         place.database.open_job(JobRow(b"strange", 1, "work", FUNCTION, 1, 0, b"not a body"))
         handle = await client.start(doubling, 4)
-        assert await handle.result(5) == 8
+        assert await handle.result(60) == 8
         place.database.close_job(b"strange")
 
 
@@ -339,7 +339,7 @@ async def test_a_machine_that_stood_still_is_fenced() -> None:
 
         await until(lambda: ("a", 2) in ran)
         gates["a"].set()
-        assert await handle.result(5) == "a"
+        assert await handle.result(60) == "a"
         await until(lambda: first.counts["fenced"] + first.counts["stopped"] == 1)
         assert first.counts["answered"] == 0 and fake.fleet[0].counts["answered"] == 1
         fake.fleet.insert(0, first)

@@ -67,7 +67,7 @@ async def test_closing_lets_a_running_step_end(tmp_path: Path) -> None:
 
     assert ended == [True]
     async with perdure.open(tmp_path / "a.db", workflows=[flow]) as engine:
-        assert await engine.handle(flow, "k").result(5) == "done"
+        assert await engine.handle(flow, "k").result(60) == "done"
     assert ended == [True], "a step that ended before the close must not run again"
 
 
@@ -92,7 +92,7 @@ async def test_a_step_that_does_not_end_in_time_is_parked_and_loses_no_attempt(t
             await begun.wait()
     let_go.set()
     async with perdure.open(tmp_path / "a.db", workflows=[flow]) as engine:
-        assert await engine.handle(flow, "k").result(5) == 6
+        assert await engine.handle(flow, "k").result(60) == 6
     assert runs == sorted(runs)
 
 
@@ -145,19 +145,19 @@ async def test_each_who_hears_that_the_engine_is_closed_hears_it_by_an_error_of_
 
 
 async def test_a_published_value_wakes_those_who_wait_for_its_name() -> None:
-    door = LocalConnection(MemoryStore(MemoryDatabase()), print)
-    a, b, both = door.changes(1, "a"), door.changes(1, "b"), door.changes(1)
+    connection = LocalConnection(MemoryStore(MemoryDatabase()), print)
+    a, b, both = connection.changes(1, "a"), connection.changes(1, "b"), connection.changes(1)
     for changes in (a, b, both):
         await anext(changes)  # the look at what is there
     told = {name: asyncio.create_task(anext(changes)) for name, changes in (("a", a), ("b", b), ("both", both))}
     await asyncio.sleep(0)
 
-    door.published(1, "a")
+    connection.published(1, "a")
     await told["a"]
     await told["both"]
     assert not told["b"].done()
 
-    door.ended(1, Address("w", "k"), Outcome(Status.COMPLETED))
+    connection.ended(1, Address("w", "k"), Outcome(Status.COMPLETED))
     await told["b"]
     for changes in (a, b, both):
         await changes.aclose()
@@ -172,7 +172,7 @@ async def test_a_second_engine_is_refused_and_told_who_runs(tmp_path: Path) -> N
             async with perdure.open(tmp_path / "a.db", workflows=[one_step]):
                 pass
     async with perdure.open(tmp_path / "a.db", workflows=[one_step]) as engine:
-        assert await (await engine.start(one_step, 3)).result(5) == 3
+        assert await (await engine.start(one_step, 3)).result(60) == 3
 
 
 async def test_a_start_by_name_is_the_same_as_one_by_the_workflow_itself(tmp_path: Path) -> None:
@@ -188,8 +188,8 @@ async def test_a_start_by_name_is_the_same_as_one_by_the_workflow_itself(tmp_pat
         here = await client.start("order", item="tea", key="k")
         other = await client.start("order", item="tea", count=3, key="l")
 
-        assert await here.result(5) == await there.result(5) == "2 x tea at 1.50"
-        assert await other.result(5) == "3 x tea at 1.50"
+        assert await here.result(60) == await there.result(60) == "2 x tea at 1.50"
+        assert await other.result(60) == "3 x tea at 1.50"
         with pytest.raises(perdure.KeyInUse):
             await client.start("order", item="milk", key="k")
 
@@ -200,11 +200,11 @@ async def main(url):
     async with perdure.connect(url) as client:
         handle = await client.start("until_told", key="from-outside")
         await handle.send("go", {"from": "another process"})
-        print(await handle.result(20))
+        print(await handle.result(60))
         lost = await client.start("until_told", key="cancelled")
         await lost.cancel("no longer wanted")
         try:
-            await lost.result(20)
+            await lost.result(60)
         except perdure.InstanceCancelled as error:
             print(error.reason)
 asyncio.run(main(sys.argv[1]))
@@ -233,7 +233,7 @@ async def test_what_a_client_posts_waits_for_the_next_engine(tmp_path: Path) -> 
             await early.result(0)
 
     async with perdure.open(url, workflows=[until_told]) as engine:
-        assert await engine.handle(until_told, "k").result(5) == 7
+        assert await engine.handle(until_told, "k").result(60) == 7
 
 
 async def test_a_client_is_told_which_workflows_there_are(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ async def test_a_client_is_told_which_workflows_there_are(tmp_path: Path) -> Non
 async def test_a_key_starts_one_instance_however_often_it_is_used() -> None:
     async with perdure.open(":memory:", workflows=[one_step]) as engine:
         handles = await asyncio.gather(*(engine.start(one_step, 1, key="k") for _ in range(10)))
-        assert [await handle.result(5) for handle in handles] == [1] * 10
+        assert [await handle.result(60) for handle in handles] == [1] * 10
         assert len(await engine.instances()) == 1
         with pytest.raises(perdure.KeyInUse):
             await engine.start(one_step, 2, key="k")
@@ -259,13 +259,13 @@ async def test_a_key_starts_one_instance_however_often_it_is_used() -> None:
 async def test_reuse_starts_a_new_generation_of_an_ended_key() -> None:
     async with perdure.open(":memory:", workflows=[one_step]) as engine:
         first = await engine.start(one_step, 1, key="k")
-        await first.result(5)
+        await first.result(60)
         with pytest.raises(perdure.KeyInUse):
             await engine.start(one_step, 2, key="k", reuse="failed")
         second = await engine.start(one_step, 2, key="k", reuse="always")
-        assert await second.result(5) == 2
-        assert await engine.handle(one_step, "k").result(5) == 2
-        assert await first.result(5) == 1
+        assert await second.result(60) == 2
+        assert await engine.handle(one_step, "k").result(60) == 2
+        assert await first.result(60) == 1
 
 
 # ---- what callers see of errors ---------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ async def test_the_error_of_a_failed_instance_shows_the_lines_of_the_flow_and_of
     async with perdure.open(":memory:", workflows=[failing]) as engine:
         handle = await engine.start(failing)
         with pytest.raises(perdure.InstanceFailed) as failed:
-            await handle.result(5)
+            await handle.result(60)
 
     notes = "\n".join(failed.value.__notes__)
     assert "in failing" in notes and "in fail_here" in notes and "LookupError: in the author's code" in notes
@@ -302,7 +302,7 @@ async def test_a_swallowed_not_durable_still_fails_the_flow() -> None:
     async with perdure.open(":memory:", workflows=[careless]) as engine:
         handle = await engine.start(careless)
         with pytest.raises(perdure.InstanceFailed, match="NotDurable"):
-            await handle.result(5)
+            await handle.result(60)
 
 
 async def test_the_synchronous_door_says_where_it_does_not_lead() -> None:
@@ -338,38 +338,38 @@ def shard_on(
     failed: Callable[[Report], None] = lambda report: None,
     clock: Clock | None = None,
 ) -> tuple[Shard, LocalConnection]:
-    door = LocalConnection(store, failed)
+    connection = LocalConnection(store, failed)
     shard = Shard(
         store,
         clock or SystemClock(asyncio.get_running_loop()),
         [InlineExecutor()],
         workflows,
         owner="test",
-        listener=door,
+        listener=connection,
     )
-    door.lead_to(lambda ref: shard)
+    connection.lead_to(lambda ref: shard)
     opened: list[Exception | None] = []
     shard.open(opened.append)
     assert opened == [None]
-    return shard, door
+    return shard, connection
 
 
-async def start_by_hand(door: LocalConnection, key: str, value: int) -> int:
+async def start_by_hand(connection: LocalConnection, key: str, value: int) -> int:
     address = Address("one_step", key)
-    return await door.put(address, Started("one_step", key, one_step.encode_input((value,), {}), b"seed"))
+    return await connection.put(address, Started("one_step", key, one_step.encode_input((value,), {}), b"seed"))
 
 
 @pytest.mark.parametrize("when", ["fail_before", "fail_after"])
 async def test_a_failed_commit_is_told_to_the_caller_and_repeating_the_call_is_harmless(when: str) -> None:
     store = FailingStore()
-    shard, door = shard_on(store, one_step)
+    shard, connection = shard_on(store, one_step)
     setattr(store, when, 1)
 
     with pytest.raises(perdure.StoreFailed):
-        await start_by_hand(door, "k", 5)
-    instance = await start_by_hand(door, "k", 5)
+        await start_by_hand(connection, "k", 5)
+    instance = await start_by_hand(connection, "k", 5)
 
-    outcome = await door.outcome(Address("one_step", "k"), instance, 5)
+    outcome = await connection.outcome(Address("one_step", "k"), instance, 5)
     assert one_step.decode_result(outcome.value or b"") == 5
     assert len(store.database.heads) == 1
     shard.release()
@@ -389,11 +389,11 @@ async def test_a_receipt_survives_a_failed_commit_and_the_step_does_not_run_agai
     async def flow(ctx: perdure.Context) -> str:
         return await ctx.step("step", step)
 
-    shard, door = shard_on(store, flow)
+    shard, connection = shard_on(store, flow)
     address = Address("flow", "k")
-    instance = await door.put(address, Started("flow", "k", flow.encode_input((), {}), b"seed"))
+    instance = await connection.put(address, Started("flow", "k", flow.encode_input((), {}), b"seed"))
 
-    outcome = await door.outcome(address, instance, 10)
+    outcome = await connection.outcome(address, instance, 10)
     assert flow.decode_result(outcome.value or b"") == "once"
     assert runs == [1]
     shard.release()
@@ -414,11 +414,11 @@ async def test_a_hook_hears_of_a_failure_after_its_commit_and_at_most_once(when:
         await ctx.attempt("step", step)
         return "caught"
 
-    shard, door = shard_on(store, flow, failed=lambda report: rows.append(len(store.database.journal)))
+    shard, connection = shard_on(store, flow, failed=lambda report: rows.append(len(store.database.journal)))
     address = Address("flow", "k")
-    instance = await door.put(address, Started("flow", "k", flow.encode_input((), {}), b"seed"))
+    instance = await connection.put(address, Started("flow", "k", flow.encode_input((), {}), b"seed"))
 
-    outcome = await door.outcome(address, instance, 10)
+    outcome = await connection.outcome(address, instance, 10)
     assert flow.decode_result(outcome.value or b"") == "caught"
     assert rows == told, "the rows of the journal when the hook was told: its commit had failed first"
     shard.release()
@@ -440,11 +440,11 @@ async def test_what_comes_at_once_may_be_larger_than_a_batch() -> None:
     async def flow(ctx: perdure.Context, text: str) -> int:
         return len(text)
 
-    shard, door = shard_on(MemoryStore(), flow, clock=Impatient(asyncio.get_running_loop()))
+    shard, connection = shard_on(MemoryStore(), flow, clock=Impatient(asyncio.get_running_loop()))
     large = flow.encode_input(("x" * 5_000_000,), {})
-    starts = [door.put(Address("flow", key), Started("flow", key, large, b"seed")) for key in "abc"]
+    starts = [connection.put(Address("flow", key), Started("flow", key, large, b"seed")) for key in "abc"]
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await asyncio.gather(*starts) == [1, 2, 3]
     shard.release()
 
@@ -552,7 +552,7 @@ async def test_a_flow_that_ended_is_gone(flow: Any, collect: bool) -> None:
             for _ in range(20):
                 handle = await engine.start(flow)
                 with suppress(perdure.InstanceFailed):
-                    await handle.result(5)
+                    await handle.result(60)
 
 
 @pytest.mark.parametrize(("flow", "collect"), [(until_told, False), (waits_in_a_task, True)])

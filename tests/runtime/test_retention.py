@@ -40,7 +40,7 @@ failing = Process("failing", version="1.0.0", retention=SOON, steps=[Fail("no", 
 
 
 async def _approve(engine: perdure.Client) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (found := await engine.tasks.list()):  # noqa: ASYNC110  # it is in the database
             await asyncio.sleep(0.01)
     await engine.tasks.complete(found[0].id, None, by=ANN)
@@ -49,7 +49,7 @@ async def _approve(engine: perdure.Client) -> None:
 async def _ended(engine: perdure.Client, workflow: Process, key: str) -> perdure.Handle[Any]:
     handle = await engine.start(workflow, n=key, key=key)
     await _approve(engine)
-    await handle.result(timeout=20)
+    await handle.result(timeout=60)
     return handle
 
 
@@ -59,7 +59,7 @@ async def test_retention_keeps_live_families_and_tombstones(url: str):
         live = await engine.start(waiting, key="live")
         failed = await engine.start(failing, key="f")
         with pytest.raises(perdure.InstanceFailed):
-            await failed.result(timeout=20)
+            await failed.result(timeout=60)
         for number in range(16):  # the last entry of each shard stays
             await engine.start(waiting, key=f"last-{number}")
 
@@ -72,7 +72,7 @@ async def test_retention_keeps_live_families_and_tombstones(url: str):
         assert await engine.instances(workflow="parent") == []
         assert not [standing for standing in await engine.queries.counts() if standing[0] == "parent"]
         with pytest.raises(InstanceForgotten, match="parent/a ended as completed"):
-            await handle.result(timeout=5)
+            await handle.result(timeout=60)
         assert await handle.history() == [] and await engine.tasks.list(status=["completed"]) == []
         assert await failed.status() == "failed" and len(await failed.history()) == 1
         assert await live.status() == "waiting"
@@ -80,7 +80,7 @@ async def test_retention_keeps_live_families_and_tombstones(url: str):
         with pytest.raises(KeyInUse):
             await engine.start(parent, n="other", key="a")
         await live.send("go")
-        assert await live.result(timeout=20) is None
+        assert await live.result(timeout=60) is None
         assert await engine.queries.check() == []
 
 
@@ -92,7 +92,7 @@ async def test_a_forgotten_name_is_reused_where_the_caller_says_so(url: str):
         assert (await sweep(engine.queries, FAR)).families == 1
         again = await engine.start(parent, n="a", key="a", reuse="always")
         await _approve(engine)
-        assert await again.result(timeout=20) == {"secret": "a"}
+        assert await again.result(timeout=60) == {"secret": "a"}
         assert await engine.queries.check() == []
 
 
@@ -104,11 +104,11 @@ async def test_an_engine_says_how_long_instances_are_kept_that_do_not_say_it(tmp
     url = str(tmp_path / "r.db")
     async with perdure.open(url, workflows=[once, waiting]) as engine:
         handle = await engine.start(once, key="a")
-        await handle.result(timeout=20)
+        await handle.result(timeout=60)
         await engine.start(waiting, key="last")
         assert await sweep(engine.queries, FAR) == Swept(0, 0)
     async with perdure.open(url, workflows=[once, waiting], retention=AT_ONCE) as engine:  # it removes what is due
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await engine.handle(once, "a").history():  # noqa: ASYNC110  # it is in the database
                 await asyncio.sleep(0.01)
 
@@ -122,7 +122,7 @@ async def test_what_has_failed_and_is_retried_after_it_was_forgotten_is_refused(
     async with perdure.open(url, workflows=[broken, waiting], retention=keep_none) as engine:
         handle = await engine.start(broken, key="a")
         with pytest.raises(perdure.InstanceFailed):
-            await handle.result(timeout=20)
+            await handle.result(timeout=60)
         for number in range(16):
             await engine.start(waiting, key=f"last-{number}")
         with pytest.raises(perdure.PerdureError):

@@ -96,9 +96,9 @@ async def test_many_timers_of_stuck_instances_and_of_code_that_is_not_here_hold_
     async with perdure.open(url, workflows=[clock, nap]) as engine:
         for n in range(ROWS_MAX // 60):
             await engine.send(Wound(f"c-{n}"))
-        assert await (await engine.start(nap)).result(20) == "slept"
+        assert await (await engine.start(nap)).result(60) == "slept"
 
     async with perdure.open(url, workflows=[nap], cache=10) as engine:
-        assert await (await engine.start(nap)).result(20) == "slept"
+        assert await (await engine.start(nap)).result(60) == "slept"
         assert engine.counts["refused"] <= ROWS_MAX + 2_000, "each is tried once"
         assert len(engine._shard.kernel.instances()) <= 11, "what was refused is not kept in memory"

@@ -40,10 +40,10 @@ class Stage:
     def __init__(self, runner, site, browser):
         self.runner, self.site, self.browser = runner, site, browser
 
-    def tell(self, story, **more):
+    def tell(self, story, seconds=180, **more):
         async def main():
             async with self.page(**more) as page:
-                return await asyncio.wait_for(story(self.site, page), 60)
+                return await asyncio.wait_for(story(self.site, page), seconds)
 
         return self.runner.run(main())
 
@@ -54,7 +54,7 @@ class Stage:
         size = {"width": width, "height": height}
         context = await self.browser.new_context(color_scheme=scheme, viewport=size, reduced_motion="reduce")
         page = await context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(60_000)
         if heard is not None:
             heard.to(page)
         try:

@@ -21,5 +21,28 @@ async def four_eyes(ctx, asker: str = "ann"):
     await ctx.task("check", title="Check what ann did", roles=["manager"], exclude=[asker], answer=site.Decision)
 
 
-ALL = [*site.ALL, article, restock, counting, four_eyes]
+class Counted(perdure.Record, name="com.acme/Counted@1"):
+    shelf: str
+    pieces: perdure.Nat
+
+
+class Shelf(perdure.Record, name="com.acme/Shelf@1"):
+    pieces: perdure.Nat
+
+
+@perdure.cell("com.acme/shelf@1", key="shelf", effects=[])
+def shelf(state: Shelf | None, event: Counted, ctx: perdure.CellContext) -> perdure.Next:
+    return perdure.Next(Shelf((0 if state is None else state.pieces) + event.pieces))
+
+
+ALL = [*site.ALL, article, restock, counting, four_eyes, shelf]
 STARTS = [each for each in ALL_STARTS if each[0] in ("article", "restock")]
+
+RESTOCK_TWO = """
+apiVersion: perdure/v1
+kind: Playbook
+metadata: {name: restock-two}
+workflow:
+  - {step: count, tool: {kind: noop, result: 1}, next: end}
+  - {step: end, tool: {kind: noop, result: 2}}
+"""

@@ -57,7 +57,7 @@ class Site:
         self.clients = []
 
     def client(self, **more):
-        made = httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=20, **more)
+        made = httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=60, **more)
         self.clients.append(made)
         return made
 
@@ -112,7 +112,7 @@ def run(story, **more):
 
 
 async def waiting(engine, handle):
-    await handle.until("waiting", 10)
+    await handle.until("waiting", 60)
 
 
 VIEWER, OPERATOR, ADMIN = Grant("viewer"), Grant("operator"), Grant("admin")

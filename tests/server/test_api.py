@@ -278,7 +278,7 @@ def test_tasks_are_listed_claimed_and_completed():
         bad = await manager.post(f"{API}/tasks/{task}/-/complete", json={"answer": {"outcome": "maybe"}})
         detail = (await manager.get(f"{API}/tasks/{task}")).json()
         done = await manager.post(f"{API}/tasks/{task}/-/complete", json={"answer": {"outcome": "yes"}})
-        return listed, hidden, claimed, bad, detail, done, await handle.result(10)
+        return listed, hidden, claimed, bad, detail, done, await handle.result(60)
 
     listed, hidden, claimed, bad, detail, done, result = run(story)
 

@@ -33,7 +33,7 @@ def test_a_bulk_runs_after_its_dry_run_with_the_rights_of_its_actor():
         headers = {"idempotency-key": "once"}
         begun = await mine.post(f"{API}/bulk", json={**asked, "plan": again["plan"]}, headers=headers)
         id = begun.json()["id"]
-        await site.engine.handle("perdure.bulk", id).result(20)
+        await site.engine.handle("perdure.bulk", id).result(60)
         shown = (await mine.get(f"{API}/bulk/{id}")).json()
         site.server._repeats._kept.clear()  # another server has no answers in memory
         repeated = await mine.post(f"{API}/bulk", json={**asked, "plan": again["plan"]}, headers=headers)

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import CallerError
+from perdure.server import Settings
 from perdure.server.configuration import OPTIONS, configured, told
+from perdure.server.settings import secret_of
 
 DOCS = Path(__file__).parents[2] / "docs" / "server" / "README.md"
 
@@ -75,6 +77,19 @@ def test_a_secret_comes_from_the_environment_or_a_file_and_is_not_told(tmp_path)
 
     assert (plain.value, filed.value) == ("a secret of the environment", "a secret in a file")
     assert told(option, plain.value) == "set"
+
+
+def test_a_secret_that_no_place_gives_is_made_once_for_this_user_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("PERDURE_SERVER_SECRET", raising=False)
+
+    made, again = secret_of(Settings()), secret_of(Settings())
+
+    file = tmp_path / "perdure" / "server.secret"
+    assert made == again == file.read_bytes()
+    assert len(made) == 64 and file.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(CallerError, match="at least 16"):
+        secret_of(Settings(secret="short"))
 
 
 def test_config_tells_each_setting_and_its_origin(tmp_path):

@@ -30,7 +30,7 @@ def developed(folder, *words):
         line = process.stdout.readline()
         assert line, process.stderr.read() if process.stderr else ""
         told = json.loads(line)
-        client = httpx.Client(base_url=told["url"], headers={"x-perdure": "1"}, trust_env=False, timeout=20)
+        client = httpx.Client(base_url=told["url"], headers={"x-perdure": "1"}, trust_env=False, timeout=60)
         client.headers["origin"] = told["url"]
         assert client.post("/login", json={"token": told["login"].split("#")[1].split("?")[0]}).status_code == 200
         yield client, process, told

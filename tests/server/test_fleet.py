@@ -18,7 +18,7 @@ def test_two_servers_share_a_database_and_its_logins(postgres):
                 made = await client.post(f"{API}/instances", json={"workflow": "order", "key": f"o-{n}"})
                 assert made.status_code == 201, made.text
             for n in range(6):
-                await other.engine.handle("order", f"o-{n}").until("waiting", 20)
+                await other.engine.handle("order", f"o-{n}").until("waiting", 60)
             listed = (await there.get(f"{API}/instances")).json()["items"]
             said = {"name": "note", "body": "it is urgent"}
             twice = [

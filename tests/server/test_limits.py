@@ -125,7 +125,7 @@ def test_the_limits_are_those_of_the_documentation():
     ("proxied", "passed", "address"),
     [(False, "6.6.6.6", "10.0.0.1"), (True, "6.6.6.6, 9.9.9.9", "9.9.9.9"), (True, "", "10.0.0.1")],
 )
-def test_failed_logins_are_counted_by_the_address_that_our_proxy_saw(proxied, passed, address):
+async def test_failed_logins_are_counted_by_the_address_that_our_proxy_saw(proxied, passed, address):
     headers = [(b"x-forwarded-for", passed.encode())] if passed else []
     scope = {"method": "POST", "path": "/login", "headers": headers, "client": ("10.0.0.1", 1)}
 

@@ -108,6 +108,26 @@ def test_who_sees_and_may_not_act_is_told_the_role_in_every_face():
     assert status == "waiting"
 
 
+def test_read_only_refuses_every_verb_that_is_no_read():
+    async def story(site):
+        site.server._buckets._rate = site.server._buckets._burst = 1e9
+        await (await site.engine.start("order", key="o-1")).until("waiting")
+        client = await site.login()
+        writes = [route for route in ROUTES if not route.read and route.who != "executor"]
+        found = {route.name: await asked(client, route, HERE) for route in writes}
+        listed = (await client.get(f"{API}/verbs")).json()["items"]
+        may = (await client.get(f"{API}/instances/{HERE}")).json()["may"]
+        return found, listed, may, await site.engine.handle("order", "o-1").status()
+
+    found, listed, may, status = run(story, read_only=True)
+
+    for name, answer in found.items():
+        assert (answer.status_code, answer.json()["code"]) == (403, "read-only"), name
+    assert {each["read"] for each in listed if each["allowed"]} == {True}
+    assert set(may.values()) == {"this server is read-only"}
+    assert status == "waiting"
+
+
 @pytest.mark.parametrize("name", ["perdure.access/main", "perdure.task/x"])
 def test_built_in_instances_are_for_admins(name):
     async def story(site):

@@ -61,6 +61,34 @@ def test_the_host_says_who_asks_and_the_actor_is_recorded():
     assert asyncio.run(story())["asked"]["1"]["by"] == "bob"
 
 
+def test_a_cookie_of_the_host_does_not_let_another_site_write():
+    """Browsers add cookies and passwords to requests of other sites, too."""
+    own = {"x-perdure": "1", "origin": "http://shop.example", "sec-fetch-site": "same-origin"}
+    foreign = [
+        {"cookie": "session=1"},
+        {"cookie": "session=1", "origin": "http://evil.example", "x-perdure": "1"},
+        {"authorization": "Basic YW5uOmFubg=="},
+        {"sec-fetch-site": "cross-site", "x-perdure": "1", "origin": "http://evil.example"},
+    ]
+    good = [{}, {"cookie": "session=1", **own}, {"cookie": "session=1", "authorization": "Bearer of-the-host"}]
+
+    async def story():
+        async with perdure.open(":memory:", workflows=[order]) as engine:
+            transport = httpx.ASGITransport(app(engine, actor=who, settings=SETTINGS))
+            headers = {"x-user": "bob"}
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://shop.example", headers=headers
+            ) as client:
+                body = {"workflow": "order", "key": "o-1"}
+                return [
+                    (await client.post("/api/v1/instances", json=body, headers=h)).status_code for h in foreign + good
+                ]
+
+    found = asyncio.run(story())
+
+    assert found == [403] * 4 + [201] * 3
+
+
 def test_the_openapi_document_is_valid_and_served():
     async def story(site):
         client = await site.login()

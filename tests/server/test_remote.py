@@ -67,7 +67,7 @@ def test_a_change_goes_through_the_server_and_names_the_actor_of_the_key():
         token = key_of(await site.key(OPERATOR, actor="crm"))
         sent = await perdure("send", "order/o-1", "decision", '"yes"', "--server", site.url, token=token)
         started = await perdure("start", "order", "--key", "o-9", "--server", site.url, token=token)
-        await site.engine.handle("order/o-1").result(10)
+        await site.engine.handle("order/o-1").result(60)
         entries = await (await site.key(VIEWER)).get("/api/v1/instances/order/o-1/-/history")
         return sent, started, entries.json()["asked"]
 

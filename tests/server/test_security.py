@@ -82,6 +82,54 @@ def test_the_login_link_works_once():
     assert (third.status_code, other.json()["id"]) == (200, "bob")
 
 
+def test_the_cookie_is_for_this_host_and_tls_alone():
+    async def story(site):
+        client = site.client(headers={"x-perdure": "1", "origin": site.url})
+        return await client.post("/login", json={"token": site.server.accesses.own_link("ann")})
+
+    plain, secure = run(story).headers["set-cookie"], run(story, secure=True).headers["set-cookie"]
+
+    assert plain.startswith("perdure=") and "Secure" not in plain
+    assert secure.startswith("__Host-perdure=") and "; Secure" in secure and "Path=/;" in secure
+    assert "Domain" not in secure and "Max-Age=43200" in secure
+
+
+def test_an_error_of_our_own_shows_a_number_and_the_log_has_the_rest(caplog):
+    async def story(site):
+        client = await site.login()
+
+        async def broken(*args, **more):
+            raise RuntimeError("SECRET-7 at line 12")
+
+        site.server.client.queries.heights = broken
+        return await client.get(f"{API}/instances")
+
+    answer = run(story)
+
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+    assert answer.json()["request"] in answer.json()["detail"] and answer.json()["request"] in caplog.text
+    assert "SECRET" not in answer.text and "line" not in answer.text
+    assert "SECRET-7" in caplog.text
+
+
+def test_no_log_has_a_credential(caplog):
+    caplog.set_level("DEBUG")
+
+    async def story(site):
+        token = site.server.accesses.own_link("ann")
+        client = site.client(headers={"x-perdure": "1", "origin": site.url})
+        await client.post("/login", json={"token": token})
+        key = (await client.post(f"{API}/access/keys", json={"actor": "crm", "roles": ["clerk"]})).json()["key"]
+        await site.client(headers={"authorization": f"Bearer {key}"}).get(f"{API}/whoami")
+        await site.client(headers={"authorization": f"Bearer {key}x"}).get(f"{API}/whoami")
+        return [token, key.split("_", 2)[2], client.cookies["perdure"]]
+
+    secrets = run(story)
+
+    ours = "\n".join(record.getMessage() for record in caplog.records if not record.name.startswith("http"))
+    assert all(secret not in ours for secret in secrets)
+
+
 def test_failed_logins_are_slowed_down():
     async def story(site):
         client = site.client(headers={"x-perdure": "1", "origin": site.url})

@@ -1,16 +1,24 @@
 """`perdure serve` as a real process."""
 
 import asyncio
+import ipaddress
 import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 import perdure
 from perdure.server import Login, Settings, app
@@ -50,7 +58,8 @@ def served(folder, *words):
 
 
 def login(told):
-    client = httpx.Client(base_url=told["url"], headers={"x-perdure": "1", "origin": told["url"]}, trust_env=False)
+    headers = {"x-perdure": "1", "origin": told["url"]}
+    client = httpx.Client(base_url=told["url"], headers=headers, trust_env=False, timeout=60)
     token = re.split("#", told["login"])[1]
     assert client.post("/login", json={"token": token}).status_code == 200
     return client
@@ -63,9 +72,36 @@ def test_two_commands_show_a_run_and_stopping_loses_no_acknowledged_write(shop):
         assert client.post("/api/v1/instances", json=made).status_code == 201
         assert client.get("/health/ready").status_code == 200
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     with served(shop, "shop") as (told, process):
         assert login(told).get("/api/v1/instances/order/o-1").json()["workflow"] == "order"
+
+
+def certificate(folder):
+    """A certificate of our own for 127.0.0.1."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    made = made.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+    (folder / "c.pem").write_bytes(made.sign(key, SHA256()).public_bytes(Encoding.PEM))
+    (folder / "k.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+def test_tls_is_spoken_and_the_cookie_is_for_tls_alone(shop):
+    certificate(shop)
+    with served(shop, "shop", "--tls-cert", "c.pem", "--tls-key", "k.pem") as (told, _):
+        trusted = ssl.create_default_context(cafile=str(shop / "c.pem"))
+        own = {"x-perdure": "1", "origin": told["url"]}
+        with httpx.Client(base_url=told["url"], headers=own, verify=trusted, trust_env=False) as client:
+            answer = client.post("/login", json={"token": told["login"].split("#")[1]})
+            me = client.get("/api/v1/whoami")
+
+    assert told["url"].startswith("https://127.0.0.1:")
+    assert answer.headers["set-cookie"].startswith("__Host-perdure-") and "; Secure" in answer.headers["set-cookie"]
+    assert me.json()["grants"][0]["role"] == "admin"
 
 
 def test_sigterm_ends_streams_with_bye_and_drains_what_runs(shop):
@@ -123,7 +159,9 @@ def test_a_link_from_the_command_line_logs_in(shop):
         command = [sys.executable, "-m", "perdure", "access", "link", "--url", told["url"], "--actor", "bob", "--json"]
         made = subprocess.run([*command, "--db", str(shop / "shop.db")], capture_output=True, text=True, check=True)
         client = login({"url": told["url"], "login": json.loads(made.stdout)["login"]})
-        assert client.get("/api/v1/whoami").json()["id"] == "bob"
+        me = client.get("/api/v1/whoami").json()
+        assert (me["id"], me["grants"]) == ("bob", [])
+        assert "access grant bob" in made.stderr
 
 
 @pytest.mark.parametrize(
@@ -132,6 +170,11 @@ def test_a_link_from_the_command_line_logs_in(shop):
         (("--listen", "0.0.0.0:0"), "--tls-cert"),
         (("--listen", "nonsense"), "HOST:PORT"),
         (("--queue", "images"), "NAME=N"),
+        (("--tls-cert", "c.pem"), "go together"),
+        (("--tls-cert", "c.pem", "--tls-key", "k.pem"), "there is no file c.pem"),
+        (("--redact", "card"), "/card/number"),
+        (("--oidc", "http://id.example", "--oidc-client", "a"), "https URL"),
+        (("--oidc", "https://id.example", "--oidc-client", "a", "--oidc-grant", "ops"), "CLAIM=VALUE ROLE"),
     ],
 )
 def test_what_would_be_unsafe_or_makes_no_sense_is_refused(shop, words, says):

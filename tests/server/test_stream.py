@@ -165,10 +165,9 @@ def test_watching_costs_nothing_when_nobody_watches():
         await until(stream, "live")
         running = site.server.feed._task is not None
         await stream.aclose()
-        for _ in range(200):
-            if site.server.feed._task is None:
-                break
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(60):
+            while site.server.feed._task is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         return running, site.server.feed._task
 
     assert run(story) == (True, None)

@@ -248,7 +248,7 @@ def test_frames_of_workers_reach_who_listens_if_they_are_small(tell: Callable[[T
 
         await jobs.tell([(claim, frame)])
 
-        assert await asyncio.wait_for(heard.get(), 10) == (1, b"a", 1, frame)
+        assert await asyncio.wait_for(heard.get(), 60) == (1, b"a", 1, frame)
 
     tell(story)
 

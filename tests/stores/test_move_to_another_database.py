@@ -47,7 +47,7 @@ async def opened(url: str | Path) -> AsyncIterator[perdure.Engine]:
 
 async def waiting(engine: perdure.Engine, workflow: Any, key: str) -> perdure.Handle[Any]:
     handle = engine.handle(workflow, key)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await engine.queries.heads(Filter(workflow="sale", key=key, status="waiting")):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     return handle
@@ -70,11 +70,11 @@ async def there_and_back(source: str | Path, target: str | Path) -> MoveCounts:
         for n in range(5):
             handle = engine.handle(sale, f"s{n}")
             await handle.send("go on", n)
-            assert await handle.result(20) == f"charged s{n}, {n}"
+            assert await handle.result(60) == f"charged s{n}, {n}"
         await engine.handle(sale, near).send("go on", "near")
         far = await waiting(engine, sale, "elsewhere")
         await far.send("go on", "far")
-        assert await engine.handle(family, "family").result(20) == ["charged near, near", "charged far, far"]
+        assert await engine.handle(family, "family").result(60) == ["charged near, near", "charged far, far"]
         assert isinstance(await engine.state(order, "o-1"), Order)
     assert sorted(charged) == ["far", "near", "s0", "s1", "s2", "s3", "s4"], "nothing is done twice"
     return moved
@@ -89,7 +89,7 @@ async def test_from_a_file_to_a_server_and_back(tmp_path: Path, postgres_server:
 
         assert back.entries > moved.entries
         async with opened(tmp_path / "back.db") as engine:
-            assert await engine.handle(sale, "s1").result(20) == "charged s1, 1"
+            assert await engine.handle(sale, "s1").result(60) == "charged s1, 1"
             await (await engine.start(sale, "again", key="again")).send("go on", 1)
 
 
@@ -100,10 +100,10 @@ async def test_from_many_shards_into_a_file_and_from_there_to_a_server(
     with postgres_server.name() as url:
         assert (await move(tmp_path / "all.db", url)).shards == 1
         async with opened(url) as engine:
-            assert await engine.handle(sale, "s1").result(20) == "charged s1, 1"
+            assert await engine.handle(sale, "s1").result(60) == "charged s1, 1"
             handle = await engine.start(sale, "new", key="new")
             await handle.send("go on", 1)
-            assert await handle.result(20) == "charged new, 1"
+            assert await handle.result(60) == "charged new, 1"
 
 
 async def test_from_server_to_server_with_as_many_shards(postgres: str, postgres_server: Server) -> None:

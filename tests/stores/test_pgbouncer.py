@@ -82,7 +82,7 @@ async def test_an_engine_and_a_client_work_by_way_of_a_pooler_in_session_mode(po
             for handle in handles:
                 await client.handle("waits", handle.address.key).send("go", 1)
 
-            assert [await handle.result(20) for handle in handles] == ["a1"] * 20
+            assert [await handle.result(60) for handle in handles] == ["a1"] * 20
             assert len(await client.instances(status="completed")) == 20
 
 
@@ -94,7 +94,7 @@ async def test_sessions_by_way_of_a_pooler_have_their_settings_and_hear_hints(po
         async with database.engine.one() as connection:
             for name, value in {**QUICK, "application_name": "perdure", "synchronous_commit": "on"}.items():
                 assert await connection.fetchval(f"SHOW {name}") == value
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await until(lambda: database._listener is not None and database._listener.ready.is_set())
             heard.clear()
             await postgres_server.execute_now(f"NOTIFY {postgres.partition('schema=')[2]}, 'shard 0'")

@@ -160,7 +160,7 @@ async def test_a_schema_may_have_a_strange_name(postgres_server: Server, name: s
         await upgrade(url)
 
         async with perdure.open(url, workflows=[small]) as engine:
-            assert await (await engine.start(small, tags={"a": "b"})).result(20) == "done"
+            assert await (await engine.start(small, tags={"a": "b"})).result(60) == "done"
             assert len(await engine.instances(workflow=small, tags={"a": "b"})) == 1
             assert await engine.queries.check() == []
     finally:

@@ -251,7 +251,7 @@ def test_reads_during_a_commit_see_what_is_durable(path):
         assert await committed(store, batch(journal=[entry(1, 1)], heads=[head(1)])) is None
         go_on = threading.Event()
         finish = store._finish
-        store._finish = lambda: (go_on.wait(10), finish())[1]  # type: ignore[method-assign]
+        store._finish = lambda: (go_on.wait(60), finish())[1]  # type: ignore[method-assign]
         answer: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         store.commit(batch(journal=[entry(2, 1)], heads=[head(1, status="waiting")]), answer.set_result)
 
@@ -299,7 +299,7 @@ def test_the_loop_does_not_wait_for_a_client_that_is_writing(path):
 
         assert not answer.done()
         client.execute("COMMIT")
-        assert await asyncio.wait_for(answer, 10) is None
+        assert await asyncio.wait_for(answer, 60) is None
         client.close()
         store.close()
 
@@ -684,7 +684,7 @@ async def test_an_event_in_the_inbox_that_cannot_be_read_stops_nobody(path):
     async with perdure.open(path, workflows=[flow]) as engine:
         async with perdure.connect(path) as client:
             await client.handle("flow", "k").send("go", "well")
-        assert await engine.handle(flow, "k").result(5) == "well"
+        assert await engine.handle(flow, "k").result(60) == "well"
 
 
 async def test_after_its_engine_was_closed_a_handle_says_so(path):

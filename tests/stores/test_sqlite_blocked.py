@@ -112,12 +112,12 @@ def test_the_engine_tells_which_process_it_waits_for(path):
         answer: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
 
         store.commit(batch(journal=[entry(2, 1)]), answer.set_result)
-        await asyncio.wait_for(told.wait(), 10)
+        await asyncio.wait_for(told.wait(), 60)
         assert not answer.done()
         holder.send_signal(signal.SIGCONT)
         holder.communicate()
 
-        assert await asyncio.wait_for(answer, 10) is None
+        assert await asyncio.wait_for(answer, 60) is None
         assert heard.text.startswith(f"{path}: the engine has waited for 0 s because another process is writing")
         if sys.platform == "linux":
             assert f"pid {holder.pid} (" in heard.text and ", stopped)" in heard.text

@@ -140,7 +140,7 @@ async def test_an_engine_whose_file_is_deleted_stops_and_everybody_hears_why(pat
         path.unlink()
 
         with pytest.raises(FileReplaced):
-            await asyncio.wait_for(result, 10)
+            await asyncio.wait_for(result, 60)
         with pytest.raises(FileReplaced):
             await engine.start(waiting, key="other")
 

@@ -200,5 +200,5 @@ async def test_a_question_that_cannot_be_fails_its_flow_and_asks_nothing(fields:
     async with perdure.open(":memory:", workflows=[wrong]) as engine:
         handle = await engine.start(wrong)
         with pytest.raises(perdure.InstanceFailed, match=r"BadCall|NotPlain"):
-            await handle.result(20)
+            await handle.result(60)
         assert await engine.tasks.count(status=["open", "assigned", "cancelled"]) == 0

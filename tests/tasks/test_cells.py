@@ -50,14 +50,14 @@ async def asks(ctx: perdure.Context) -> str:
 
 
 async def tasks(client: perdure.Client, count: int, **wanted: Any) -> list[perdure.TaskInfo]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(found := await client.tasks.list(**wanted)) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     return found
 
 
 async def said(engine: perdure.Engine, key: str) -> Any:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await tasks(engine, 1, key=key, workflow="test/buyer", status=list(TaskStatus))
         while (value := await engine.handle(buyer, key).read("said")) is None:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
@@ -105,7 +105,7 @@ async def test_a_bad_question_stops_the_cell_and_says_what_is_wrong():
     async with perdure.open(":memory:", workflows=[sloppy]) as engine:
         await engine.send(Wanted("k"))
         handle = engine.handle(sloppy, "k")
-        await handle.until("stuck", 20)
+        await handle.until("stuck", 60)
 
         assert "a task has no role" in str(await handle.error())
         assert await engine.tasks.count() == 0

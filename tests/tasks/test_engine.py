@@ -84,7 +84,7 @@ async def opened(url: str) -> AsyncIterator[perdure.Engine]:
 
 async def first_task(client: perdure.Client, count: int = 1, **wanted: Any) -> perdure.TaskInfo:
     """The first task of a list, as soon as there are so many: a child begins after its owner is acknowledged."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(found := await client.tasks.list(**wanted)) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     return found[0]
@@ -191,7 +191,7 @@ async def test_an_expired_task_takes_its_owners_timeout_way(url: str):
     async with opened(url) as engine:
         handle = await engine.start(patient, 0.01)
 
-        assert await handle.result(20) == "expired: ask"
+        assert await handle.result(60) == "expired: ask"
         assert [each.status for each in await engine.tasks.list(status=["expired"])] == ["expired"]
 
 
@@ -300,16 +300,16 @@ async def test_a_task_outlives_a_restart(file: str):
 
 async def test_an_answer_before_the_expiry_wins_after_a_restart(file: str):
     async with opened(file) as engine:
-        await engine.start(patient, 0.3, key="p")
+        await engine.start(patient, 3, key="p")
         task = await first_task(engine)
     async with perdure.connect(file) as client:
         answer = asyncio.create_task(client.tasks.complete(task.id, by="ann"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await client.queries.undelivered():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             posted = datetime.now(UTC)
             expires = task.expires
-            assert expires is not None and posted < expires
+            assert expires is not None and posted < expires, "this machine is too slow for this test"
             while datetime.now(UTC) <= expires:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         async with opened(file) as engine:
@@ -382,6 +382,7 @@ async def test_a_list_of_ended_tasks_shows_what_an_actor_may_see(url: str):
         (lambda tasks, id: tasks.list(order="size"), "created, due or priority"),
         (lambda tasks, id: tasks.list(limit=0), "at least 1"),
         (lambda tasks, id: tasks.list(name=7), "name= is a text"),
+        (lambda tasks, id: claim_itself(tasks), "give task.id"),
     ],
 )
 async def test_a_bad_call_is_told_what_to_write(file: str, call: Any, told: str):
@@ -393,6 +394,11 @@ async def test_a_bad_call_is_told_what_to_write(file: str, call: Any, told: str)
         with pytest.raises(BadCall, match=told):
             await call(engine.tasks, task.id)
         assert await engine.queries.height() == height
+
+
+async def claim_itself(tasks: Any) -> None:
+    (task,) = await tasks.list()
+    await tasks.claim(task, by=ANN)
 
 
 @pytest.mark.parametrize("id", ["", "x", "99", "-1", "1" * 30, 7, "²"])
@@ -449,13 +455,13 @@ async def test_a_task_outlives_a_stuck_owner_which_hears_it_when_it_goes_on(
     ann = perdure.Actor("ann", roles=["clerk"])
     async with perdure.open(url, workflows=[reviewed]) as engine:
         await engine.start(reviewed, key="p")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (found := await engine.tasks.list()):  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
     async with perdure.open(url, workflows=[reviewed_with_other_code]) as engine:
         handle = engine.handle(reviewed_with_other_code, "p")
         await handle.send("hello")
-        await handle.until("stuck", 20)
+        await handle.until("stuck", 60)
         assert (await engine.tasks.get(found[0].id)).status == "open"
         done = await engine.tasks.complete(found[0].id, by=ann)
 
@@ -465,7 +471,7 @@ async def test_a_task_outlives_a_stuck_owner_which_hears_it_when_it_goes_on(
         mended = engine.handle(reviewed, "p")
         await mended.retry()
 
-        assert await mended.result(20) == "ann"
+        assert await mended.result(60) == "ann"
         assert await engine.queries.check() == []
 
 
@@ -474,11 +480,11 @@ async def test_the_task_of_a_second_generation_has_a_key_of_its_own():
     async with perdure.open(":memory:", workflows=[reviewed]) as engine:
         for _ in range(2):
             handle = await engine.start(reviewed, key="p", reuse="always")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not (found := await engine.tasks.list(key="p", workflow="reviewed")):  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
             await engine.tasks.complete(found[0].id, by=ann)
-            assert await handle.result(20) == "ann"
+            assert await handle.result(60) == "ann"
 
         keys = {each.key for each in await engine.instances(workflow="perdure.task")}
         assert keys == {"p/@reviewed/review", "p~2/@reviewed/review"}

@@ -18,7 +18,7 @@ MODULES: Final = {
 """Of a command or a group, the module of `commands` that has it; one that is not here has a module of its name."""
 
 GROUPS: Final = {
-    "access": "Access: logins of a server.",
+    "access": "Access: logins, keys and grants of a server, and the audit.",
     "bulk": "Bulk work: one verb on many instances.",
     "db": "Databases: make one, bring it up to date, or go on without a damaged log.",
     "journal": "The journal: the one total order of all that happened.",
@@ -72,6 +72,20 @@ VERBS: Final = {
             """perdure dev shop.py --start order --input '{"order_id": "o-17"}'""",
         ),
         CommandRow("access link", "Make a login link that works once.", "perdure access link --db shop.db"),
+        CommandRow(
+            "access key",
+            "Make an API key.",
+            "perdure access key crm --grant 'operator order,refund*' --days 30 --db shop.db",
+        ),
+        CommandRow("access keys", "List API keys.", "perdure access keys --db shop.db"),
+        CommandRow("access revoke", "Revoke an API key.", "perdure access revoke 3fa81c09b2de --db shop.db"),
+        CommandRow(
+            "access grant",
+            "Say what an actor may do.",
+            "perdure access grant ann --grant 'viewer *' --role manager --db shop.db",
+        ),
+        CommandRow("access grants", "List what actors may do.", "perdure access grants --db shop.db"),
+        CommandRow("access audit", "Tell who changed access.", "perdure access audit -n 50 --db shop.db"),
         CommandRow(
             "copy",
             "Copy a stopped world into another database.",

@@ -20,10 +20,12 @@ from perdure.codec import decode, from_plain, to_plain
 from perdure.errors import AskTimeout, PerdureError
 from perdure.kernel.asked import Actor
 from perdure.kernel.events import Address
+from perdure.ports.store import Queries
 from perdure.runtime.client import Client
 
 from .auth.claims import Known
 from .auth.oidc import Oidc
+from .auth.origins import is_ambient
 from .auth.tokens import PREFIX, Session, Signer, digest_of, parse_key, same
 from .http import Request
 from .limits import ANSWER_SECONDS
@@ -71,11 +73,9 @@ class Accesses:
     async def _read(self) -> None:
         mine, began = asyncio.current_task(), time.monotonic()
         try:
-            head = await self._client.queries.head(Address(WORKFLOW, KEY))
-            data = None if head is None else await self._client.queries.published(head.id, PUBLISHED)
+            found = await read_access(self._client.queries)
             if self._reading is mine:
-                self._access = Access() if data is None else from_plain(decode(data), Access)
-                self._read_at = began
+                self._access, self._read_at = found, began
         finally:
             if self._reading is mine:
                 self._reading = None
@@ -109,14 +109,17 @@ class Accesses:
     # ---- who asks ----------------------------------------------------------------------------------------------
 
     async def login_of(self, request: Request) -> tuple[Login | None, bool]:
-        """The login of a request, and whether a cookie says so. Every wrong credential gives the same None."""
+        """The login of a request, and whether a browser may have sent its credential by itself.
+
+        Every wrong credential gives the same None.
+        """
         if self._recognise is not None:
             found = self._recognise(request.scope)
             known = await found if isawaitable(found) else found
             if isinstance(known, Login):
-                return known, False
+                return known, is_ambient(request.headers)
             if known is not None:
-                return await self._of_actor(known, "host"), False
+                return await self._of_actor(known, "host"), is_ambient(request.headers)
         scheme, _, credential = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return await self._of_bearer(credential.strip()), False
@@ -205,6 +208,13 @@ class Accesses:
     async def close(self) -> None:
         for task in list(self._noting):
             task.cancel()
+
+
+async def read_access(queries: Queries) -> Access:
+    """What `perdure.access/main` says."""
+    head = await queries.head(Address(WORKFLOW, KEY))
+    data = None if head is None else await queries.published(head.id, PUBLISHED)
+    return Access() if data is None else from_plain(decode(data), Access)
 
 
 async def begin(client: Client, by: Actor) -> None:

@@ -134,10 +134,10 @@ class ServerApp:
             raise HttpProblem(403, "foreign-host", "this server does not answer under that name")
         if request.path == "/login" or request.path.startswith("/login/"):
             return await self.logins.answer(request) or self._stranger(request)
-        login, by_cookie = await self._login_of(request)
+        login, ambient = await self._login_of(request)
         if login is None:
             return self._stranger(request)
-        if by_cookie and not may_write(request.method, request.headers, request.host):
+        if ambient and not may_write(request.method, request.headers, request.host):
             raise HttpProblem(403, "foreign-origin", "a write with a cookie comes from the pages of this server alone")
         wait = self._buckets.take(login.actor.id, time.monotonic())
         if wait:
@@ -356,7 +356,7 @@ class ServerApp:
         told: dict[str, Any] = {}
         if {"authorization", "cookie"} & set(request.headers):
             request.deadline = min(request.deadline, asyncio.get_running_loop().time() + HEALTH_SECONDS)
-            with suppress(HttpProblem):  # without a database there is no login
+            with suppress(HttpProblem, PerdureError):  # without a database there is no login
                 login, _ = await self._login_of(request)
                 if login is not None and allowed(login, "viewer").yes:
                     told = {"ready": not why, "why": why}

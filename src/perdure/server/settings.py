@@ -11,7 +11,8 @@ import msgspec
 
 from perdure.errors import CallerError
 
-from .auth.oidc import OidcSettings
+from .auth.oidc import Oidc, OidcSettings
+from .redacting import read_pointer
 
 SECRET: Final = "PERDURE_SERVER_SECRET"
 SECRET_MIN: Final = 16
@@ -40,6 +41,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cookie_name(self) -> str:
         return f"__Host-{self.cookie}" if self.secure else self.cookie
+
+
+def checked(settings: Settings) -> Settings:
+    """The same settings, if a server can begin with them."""
+    for text in settings.redact:
+        read_pointer(text)
+    if settings.oidc is not None:
+        Oidc(settings.oidc)
+    secret_of(settings)
+    return settings
 
 
 def secret_of(settings: Settings) -> bytes:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -183,6 +184,7 @@ OURS: Final = {
 GROUP: Final = "perdure.tools"
 
 
+@cache
 def find(name: str) -> Tool:
     """The tool of a name: ours, or one that a package brings."""
     from importlib import import_module

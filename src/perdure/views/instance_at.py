@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from perdure.errors import UnknownLocation
 from perdure.kernel.batch import HeadRow, JournalRow
@@ -30,6 +31,7 @@ class PastInstance(msgspec.Struct, frozen=True):
     result: Any
     error: ShownError | None
     changed: ShownEntry
+    state: Any | UnsetType = UNSET  # of a cell, where its code is
 
 
 async def instance_at(queries: Queries, head: HeadRow, entry: int) -> PastInstance:

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from perdure.app import connect, run_async
 from perdure.app import open as open_engine
 from perdure.runtime.client import Client
 from perdure.server.auth.oidc import OidcSettings
 from perdure.server.configuration import OPTIONS, Configured, configured, without_password
-from perdure.server.settings import Settings
+from perdure.server.settings import Settings, checked
 
 from ..console import Console, define
 from ..exits import Stopped
@@ -89,9 +90,10 @@ def serve(console: Console, modules: tuple[str, ...], **flags: Any) -> None:
         if not Path(file).is_file():
             raise Stopped(f"there is no file {file}: --tls-cert and --tls-key name PEM files")
     code, queues = [served_by(module) for module in modules], _queues(found["queues"])
+    settings = checked(_settings(found, host, connect=found["connect"] or not modules))
     listening = bind(host, port)
     port = listening.getsockname()[1]
-    settings = _settings(found, host, port, connect=found["connect"] or not modules)
+    settings = replace(settings, cookie=f"perdure-{port}")
     shown = found["hosts"][0] if found["hosts"] else f"{_shown(host)}:{port}"
     url = f"{'https' if cert else 'http'}://{shown}"
     serving = Serving(console.at(found["db"]), listening, settings, url, (cert, key) if cert else None)
@@ -99,7 +101,7 @@ def serve(console: Console, modules: tuple[str, ...], **flags: Any) -> None:
     run_async(lambda: serving.run(workflows, handlers, queues))
 
 
-def _settings(found: dict[str, Any], host: str, port: int, *, connect: bool) -> Settings:
+def _settings(found: dict[str, Any], host: str, *, connect: bool) -> Settings:
     from perdure.server.auth.origins import LOOPBACK, name_of
 
     return Settings(
@@ -111,7 +113,6 @@ def _settings(found: dict[str, Any], host: str, port: int, *, connect: bool) -> 
         redact=found["redact"],
         proxied=found["behind_proxy"],
         database=without_password(found["db"]),
-        cookie=f"perdure-{port}",
         connect=connect,
         oidc=_oidc(found),
     )

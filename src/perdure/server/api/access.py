@@ -10,11 +10,12 @@ import msgspec
 
 from perdure.access.model import KEY, WORKFLOW, ApiKey, Grant, Person, covers
 from perdure.codec import decode
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, UnclearRequest
 from perdure.kernel.entry import decode as decode_entry
 from perdure.kernel.events import Address, Message, asked_of
 from perdure.kernel.location import Patterns
 from perdure.kernel.moment import when
+from perdure.ports.store import Queries
 
 from ..accesses import ADMIN, LINK_MINUTES
 from ..auth.tokens import digest_of, new_key
@@ -62,10 +63,10 @@ class KeyList(msgspec.Struct, frozen=True):
 
 async def keys(calling: Calling, given: Nothing) -> KeyList:
     found = (await calling.accesses.state(fresh=True)).keys.values()
-    return KeyList([_listed(key) for key in found])
+    return KeyList([listed_key(key) for key in found])
 
 
-def _listed(key: ApiKey) -> ListedKey:
+def listed_key(key: ApiKey) -> ListedKey:
     return ListedKey(
         key.id,
         key.actor,
@@ -99,29 +100,25 @@ class MadeKey(msgspec.Struct, frozen=True):
 
 
 async def add_key(calling: Calling, given: KeyParams) -> Any:
-    if bool(given.grants or given.roles) == bool(given.executor):
-        raise HttpProblem(422, "bad-request", "a key has grants or roles, or it is the key of an executor")
     if not covers(calling.login.grants, given.grants):
         raise HttpProblem(403, "forbidden", "a key has never more rights than its maker", expected="your own grants")
+    key, made = made_key(given, calling.login.actor.id)
+    await calling.accesses.ask("key add", key, calling.login.actor)
+    return 201, made
+
+
+def made_key(given: KeyParams, maker: str) -> tuple[ApiKey, MadeKey]:
+    """A key as it is kept, and as it is shown once."""
+    if bool(given.grants or given.roles) == bool(given.executor):
+        raise UnclearRequest("a key has grants or roles, or it is the key of an executor")
     if given.days is not None and not 0 < given.days <= 3660:
-        raise HttpProblem(422, "bad-request", f"days is more than 0 and at most 3660, found {given.days}")
+        raise UnclearRequest(f"days is more than 0 and at most 3660, found {given.days}")
     now = datetime.now(UTC)
     expires = None if given.days is None else now + timedelta(days=given.days)
     id, whole, digest = new_key()
-    maker = calling.login.actor
-    made = ApiKey(
-        id,
-        digest,
-        given.actor,
-        tuple(given.grants),
-        tuple(given.roles),
-        maker.id,
-        now,
-        expires,
-        executor=given.executor,
-    )
-    await calling.accesses.ask("key add", made, maker)
-    return 201, MadeKey(id, whole, expires)
+    grants, roles = tuple(given.grants), tuple(given.roles)
+    key = ApiKey(id, digest, given.actor, grants, roles, maker, now, expires, executor=given.executor)
+    return key, MadeKey(id, whole, expires)
 
 
 class KeyId(msgspec.Struct, frozen=True):
@@ -197,8 +194,12 @@ class Audit(msgspec.Struct, frozen=True):
 
 async def audit(calling: Calling, given: Nothing) -> Audit:
     """The last entries of `perdure.access/main`, the newest first. Digests are left out."""
-    head = await calling.client.queries.head(Address(WORKFLOW, KEY))
-    rows = [] if head is None else await calling.client.queries.history(head.id)
+    return Audit((await read_audit(calling.client.queries))[-AUDIT_MAX:][::-1])
+
+
+async def read_audit(queries: Queries) -> list[AuditEntry]:
+    head = await queries.head(Address(WORKFLOW, KEY))
+    rows = [] if head is None else await queries.history(head.id)
     patterns, found = Patterns(), []
     for row in rows:
         entry = decode_entry(row.seq, row.instance, row.at, row.body, patterns)
@@ -208,7 +209,7 @@ async def audit(calling: Calling, given: Nothing) -> Audit:
             details = _readable(entry.event.body)
             what = details.pop("what", entry.event.name) if isinstance(details, dict) else entry.event.name
             found.append(AuditEntry(entry.number, when(entry.at), by, what, details))
-    return Audit(found[-AUDIT_MAX:][::-1])
+    return found
 
 
 def _readable(body: bytes) -> Any:

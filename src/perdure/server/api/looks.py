@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from perdure.codec import decode
 from perdure.errors import PerdureError
@@ -18,7 +19,7 @@ from perdure.views.instance_at import PastInstance, instance_at
 
 from ..calling import Calling, id_of, unknown
 from ..problems import HttpProblem
-from .instances import Nothing
+from .instances import Nothing, state_by_messages
 
 
 class AtQuery(msgspec.Struct, frozen=True):
@@ -27,7 +28,9 @@ class AtQuery(msgspec.Struct, frozen=True):
 
 
 async def at(calling: Calling, given: AtQuery) -> PastInstance:
-    return await instance_at(calling.client.queries, await calling.find(given.id), given.entry)
+    head = await calling.find(given.id)
+    found = await instance_at(calling.client.queries, head, given.entry)
+    return replace(found, state=await state_by_messages(calling, head, int(found.seq)))
 
 
 class DrawingQuery(msgspec.Struct, frozen=True):

@@ -38,14 +38,28 @@ def read_rule(text: str) -> ClaimRule:
         words = shlex.split(text)
     except ValueError:
         words = []
-    match = words[0].partition("=") if words else ("", "", "")
-    rest = words[1:]
-    values = NO_VALUES not in rest
-    rest = [word for word in rest if word != NO_VALUES]
-    if not (match[0] and match[2]) or len(rest) not in (1, 2) or rest[0] not in ROLES:
+    claim, _, value = words[0].partition("=") if words else ("", "", "")
+    grant = _grant(words[1:])
+    if not claim or not value or grant is None:
         raise CallerError(f"a grant by claim is {expected}, with a role of {', '.join(ROLES)}; found {text!r:.120}")
+    return ClaimRule(claim, value, grant)
+
+
+def read_grant(text: str) -> Grant:
+    """A grant as people write it: `operator order,refund*`."""
+    grant = _grant(text.split())
+    if grant is None:
+        expected = "ROLE [WORKFLOW,WORKFLOW] [no-values] such as 'operator order,refund*'"
+        raise CallerError(f"a grant is {expected}, with a role of {', '.join(ROLES)}; found {text!r:.120}")
+    return grant
+
+
+def _grant(words: list[str]) -> Grant | None:
+    rest = [word for word in words if word != NO_VALUES]
+    if len(rest) not in (1, 2) or rest[0] not in ROLES:
+        return None
     workflows = tuple(filter(None, rest[1].split(","))) if len(rest) == 2 else ("*",)
-    return ClaimRule(match[0], match[2], Grant(rest[0], workflows, values))
+    return Grant(rest[0], workflows, NO_VALUES not in words)
 
 
 def known_by(

@@ -22,6 +22,12 @@ def is_ours(host: str, hosts: Collection[str] | None) -> bool:
     return hosts is None or name_of(host) in hosts
 
 
+def is_ambient(headers: Mapping[str, str]) -> bool:
+    """Whether a browser may have added the credential of a request by itself: a bearer token is never added so."""
+    scheme = headers.get("authorization", "").partition(" ")[0].lower()
+    return scheme != "bearer" and (scheme == "basic" or "cookie" in headers or "sec-fetch-site" in headers)
+
+
 def may_write(method: str, headers: Mapping[str, str], host: str) -> bool:
     """Whether a request with a cookie comes from our own pages: no other site can set the header or the origin."""
     if method in SAFE:

@@ -7,17 +7,19 @@ import { Cmd, Icon, Request, Shape, Trouble } from "./parts.js";
 // `request(given)` is `[method, path, body, headers]`; it is shown, and sent when `run` is not given.
 // `preview(given)` gives `{ would, plan }` of the dry run. `count` must be typed, if it is given.
 // `moved(problem)` tells, after a version conflict, what came in between, and takes it as seen.
-export function Dialog({ title, says, preview, fields = [], request, run, cmd, label, risk = false, count = null, moved, close }) {
+export function Dialog({ title, says, preview, fields = [], request, run, cmd, label, risk = false, count = null, wide = false, moved, close }) {
   const [given, setGiven] = useState(() => Object.fromEntries(fields.map((each) => [each.name, each.value ?? ""])));
   const [state, setState] = useState({ error: null, wrong: {}, busy: false, since: null });
   const [dry, setDry] = useState(null);
   const box = useRef(null);
   const asked = JSON.stringify(fields.filter((each) => each.dry).map((each) => given[each.name]));
+  const first = useRef(asked);
   useEffect(() => {
     if (!preview) return undefined;
     let gone = false;
-    preview(given).then((found) => gone || setDry(found), (problem) => gone || setDry({ refused: problem.message }));
-    return () => { gone = true; };
+    const look = () => preview(given).then((found) => gone || setDry(found), (problem) => gone || setDry({ refused: problem.message }));
+    const later = setTimeout(look, asked === first.current ? 0 : 300); // not at every key
+    return () => { gone = true; clearTimeout(later); };
   }, [asked]);
   useLayoutEffect(() => {
     const before = document.activeElement;
@@ -41,7 +43,7 @@ export function Dialog({ title, says, preview, fields = [], request, run, cmd, l
     }
   };
   const edit = (name, value) => setGiven({ ...given, [name]: value });
-  return html`<dialog class="dialog" ref=${box} aria-labelledby="h-dialog" onCancel=${() => close(false)} onClose=${() => close(false)}>
+  return html`<dialog class=${`dialog${wide ? " wide" : ""}`} ref=${box} aria-labelledby="h-dialog" onCancel=${() => close(false)} onClose=${() => close(false)}>
     <form onSubmit=${submit} novalidate>
     <header><h2 id="h-dialog">${title}</h2></header>
     ${(says || dry) && html`<div class="part"><h3 class="label">what will happen</h3>${says && html`<p>${says}</p>`}${dry && html`<${Would} of=${dry} />`}</div>`}
@@ -49,7 +51,7 @@ export function Dialog({ title, says, preview, fields = [], request, run, cmd, l
     ${count !== null && html`<div class="part form"><${Line} field=${{ name: "count_typed", label: `This cannot be undone. Type ${figure(count)}, the number of instances`, numeric: true }} value=${given.count_typed ?? ""} problem=${state.wrong.count_typed} edit=${edit} /></div>`}
     ${state.since && html`<div class="part" role="alert"><div class="note bad"><${Icon} name="info" /><div><p><b class="strong">It moved while this was open.</b> <span class="muted">${state.error.problem?.code}</span></p><ol class="since">${state.since.map((text) => html`<li>${visible(text)}</li>`)}</ol><p>If it is still what you want, ask for it again.</p></div></div></div>`}
     ${state.error && !state.since && html`<div class="part"><${Trouble} error=${state.error} /></div>`}
-    <div class="part"><h3 class="label">the same as a command${request ? ", and as a request" : ""}</h3>${cmd && html`<${Cmd} text=${cmd(given)} />`}${request && html`<${Request} of=${asRequest(request, given, dry?.plan)} />`}</div>
+    <div class="part"><h3 class="label">the same as ${[cmd && "a command", request && "a request"].filter(Boolean).join(", and as ")}</h3>${cmd && html`<${Cmd} text=${cmd(given)} />`}${request && html`<${Request} of=${asRequest(request, given, dry?.plan)} />`}</div>
     <footer><button class="btn quiet" type="button" onClick=${() => close(false)}>Leave it</button>
       <button class=${`btn ${risk ? "risk-fill" : "first"}`} type="submit" disabled=${state.busy}>${label}</button></footer>
     </form></dialog>`;
@@ -77,9 +79,9 @@ function problems(fields, given) {
 
 function Line({ field, value, problem, edit }) {
   const id = `d-${field.name}`;
-  const common = { id, class: `field${field.json ? " mono" : ""}${field.numeric ? " num" : ""}`, value, "aria-invalid": problem ? "true" : null, "aria-describedby": problem ? `p-${id}` : null, autocomplete: "off", spellcheck: "false", onInput: (event) => edit(field.name, event.target.value) };
+  const common = { id, class: `field${field.json || field.text ? " mono" : ""}${field.numeric ? " num" : ""}`, value, "aria-invalid": problem ? "true" : null, "aria-describedby": problem ? `p-${id}` : null, autocomplete: "off", spellcheck: "false", onInput: (event) => edit(field.name, event.target.value) };
   return html`<div class=${`line${field.half ? " half" : ""}`}><label for=${id}>${field.label}${field.optional && html` <span class="opt">optional</span>`}</label>
     ${field.options ? html`<select ...${common} onInput=${null} onChange=${(event) => edit(field.name, event.target.value)}>${field.options.map((each) => html`<option value=${each}>${each}</option>`)}</select>`
-      : field.json ? html`<textarea rows="4" ...${common}></textarea>` : html`<input ...${common} />`}
+      : field.json || field.text ? html`<textarea rows=${field.text ? 16 : 4} ...${common}></textarea>` : html`<input ...${common} />`}
     ${field.help && html`<span class="help">${field.help}</span>`}${problem && html`<span class="problem" id=${`p-${id}`}><${Shape} name="failed" /><span>${visible(problem)}</span></span>`}</div>`;
 }

@@ -28,7 +28,7 @@ export default function Bulks({ query, setLive }) {
 }
 
 function One({ of }) {
-  return html`<section class="sheet card" aria-label="One bulk"><header><h3>${told(of)}</h3><span class="end"><button class="copy" type="button" aria-label="Close" onClick=${() => set({ id: "" })}><${Icon} name="close" /></button></span></header>
+  return html`<section class="sheet card" aria-label="One bulk"><header><h2>${told(of)}</h2><span class="end"><button class="copy" type="button" aria-label="Close" onClick=${() => set({ id: "" })}><${Icon} name="close" /></button></span></header>
     <div class="part"><${Progress} of=${of} /><dl class="facts"><dt>selection</dt><dd class="mono">${visible(of.where)}, counted ${moment(of.counted_at)}</dd><dt>rate</dt><dd>${of.rate} events a second; it stops after ${of.errors_max} refusals</dd>${of.reason && html`<dt>reason</dt><dd>${visible(of.reason)}</dd>`}${of.error && html`<dt>ended</dt><dd class="st-failed">${visible(of.error)}</dd>`}<dt>instance</dt><dd><${Id} id=${`perdure.bulk/${of.id}`} /></dd></dl></div>
     ${of.refused.length > 0 && html`<div class="part"><h4>refused</h4><table class="ledger flush"><tbody>${of.refused.slice(0, 200).map((each) => html`<tr><td class="cut"><${Id} id=${each.id} /></td><td class="mono">${each.code}</td><td>${visible(each.text)}</td></tr>`)}</tbody></table></div>`}
     <div class="part"><${Cmd} text=${command("bulk", "show", of.id)} /></div></section>`;

@@ -1,7 +1,7 @@
 // One instance: why it waits, what was done, and the record of it.
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { get, instancePath, send } from "../lib/api.js";
-import { ago, command, moment, span, visible } from "../lib/format.js";
+import { ago, command, figure, moment, span, visible } from "../lib/format.js";
 import { go, href, set } from "../lib/router.js";
 import { Bones, Cmd, Icon, Id, Json, Shape, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
 import { Dialog } from "../lib/dialog.js";
@@ -20,9 +20,9 @@ const SHAPES = { stuck: ["stuck", "stuck"], failed: ["failed", "failed"], comple
 export default function Instance({ rest: id, query, setLive }) {
   const { value, error, again } = useLoaded(async () => {
     const [show, why, operations, history] = await Promise.all(
-      ["", "why", "operations", "history?limit=1000"].map((what) => get(...split(instancePath(id, what)))));
+      ["", "why", `operations?limit=${OPERATIONS}`, "history?limit=1000"].map((what) => get(...split(instancePath(id, what)))));
     const children = operations.operations.some((each) => each.kind === "child" && !each.closed) ? (await get(instancePath(id, "children"))).items : [];
-    return { show, why, operations: operations.operations.map((each) => queued(each, show)), history, kin: Object.fromEntries(children.map((each) => [each.id, each.status])) };
+    return { show, why, operations: operations.operations.map((each) => queued(each, show)), history, total: operations.total, kin: Object.fromEntries(children.map((each) => [each.id, each.status])) };
   }, [id]);
   const [verb, setVerb] = useState(null);
   const [answer, setAnswer] = useState(null);
@@ -37,7 +37,7 @@ export default function Instance({ rest: id, query, setLive }) {
   if (!value) return error ? html`<${Trouble} error=${error} again=${again} />` : html`<${Bones} />`;
   const { why, history } = value;
   const past = travels && then.value?.entry === entry ? then.value : null;
-  const show = past ? { ...value.show, status: past.status, published: past.published, result: past.result, error: past.error, ended_at: null } : value.show;
+  const show = past ? { ...value.show, status: past.status, published: past.published, state: past.state ?? (value.show.noun === "cell" ? undefined : value.show.state), result: past.result, error: past.error, ended_at: null } : value.show;
   const operations = past ? past.operations : value.operations;
   const act = (name, given) => setVerb({ name, given: { answered: setAnswer, ...given }, entries: show.entries }); // of when the dialog opened: what came since is noticed
   return html`<div class="stack">
@@ -46,12 +46,14 @@ export default function Instance({ rest: id, query, setLive }) {
   ${answer && html`<section class="sheet card" role="status"><header><h3>its answer</h3><span class="end"><button class="copy" type="button" aria-label="Close" onClick=${() => setAnswer(null)}><${Icon} name="close" /></button></span></header><div class="part"><${Json} value=${answer.answer} /></div></section>`}
   <${Travel} show=${value.show} history=${history} entry=${entry} past=${past} act=${act} />
   ${then.error && travels && html`<${Trouble} error=${then.error} />`}
-  <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} kin=${past ? {} : value.kin} />
-  ${show.parts?.length > 0 && html`<${Nodes} rows=${show.parts} />`}
+  <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} kin=${past ? {} : value.kin} total=${past ? operations.length : value.total} />
+  ${!travels && show.noun === "graph" && html`<${Report} id=${id} show=${show} />`}
+  ${!travels && show.noun === "playbook" && html`<${Marking} id=${id} show=${show} act=${act} />`}
   <${Records} show=${show} why=${why} act=${act} history=${history} operations=${operations} query=${query} limit=${travels ? entry : 0} />
 </div>${verb && html`<${Act} ...${verb} id=${show.id} places=${[...new Set(operations.map((each) => each.location))].filter((each) => !each.includes("backoff#")).slice(-200)} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
 }
 
+const OPERATIONS = 10000; // of more, the last ones are read
 const OURS = new Set(["inline", "thread", "process", "effects"]);
 
 // A step that no worker of its queue has taken yet is queued.
@@ -134,11 +136,24 @@ function Work({ id, show, query, entry, ...rest }) {
   return html`<div class="stack">${picture.value ? html`<${Drawing} seg=${seg} picture=${picture.value.picture} name=${id} selected=${query.get("at")} choose=${(location) => set({ at: location, view: "tree" })} />` : picture.error ? html`<${Trouble} error=${picture.error} />` : html`<${Bones} rows=${6} />`}</div>`;
 }
 
-const ENDED = { completed: "ok", partial: "ok", failed: "error", cancelled: "cancelled", skipped: "dropped", open: "running" };
+const ENDED = { completed: "ok", partial: "ok", failed: "error", cancelled: "cancelled", skipped: "dropped", denied: "error" };
+const used = (of) => Object.entries(of ?? {}).map(([name, n]) => (name === "wall" ? span(n * 1000) : `${figure(n)} ${name}`)).join(", ");
 
-function Nodes({ rows }) {
-  return html`<section class="sect nodes" aria-label="Nodes"><div class="sect-head"><h2>Nodes</h2><span class="muted">${rows.length}</span></div><div class="scroll"><table class="ledger flush"><thead><tr><th>node</th><th>outcome</th><th>reason</th><th class="num">runs</th><th class="num">since</th></tr></thead><tbody>
-    ${rows.map((row) => html`<tr key=${row.node}><td class="mono">${visible(row.node)}</td><td class="nowrap"><${Status} of=${ENDED[row.outcome] ?? "waiting"} /></td><td class="second">${visible(row.reason ?? "")}</td><td class="num">${row.runs}</td><td class="num muted">${row.since ? moment(row.since) : ""}</td></tr>`)}</tbody></table></div></section>`;
+// The nodes of a graph: what became of each, what it used of its budget, whether its result is trusted, what was denied.
+function Report({ id, show }) {
+  const { value, error } = useLoaded(() => get(instancePath(id, "report")), [id, show.entries]);
+  if (!value) return error ? html`<p class="muted">${error.message}</p>` : html`<${Bones} rows=${4} />`;
+  return html`<section class="sect nodes" aria-label="Nodes"><div class="sect-head"><h2>Nodes</h2><span class="muted">${value.nodes.length}${used(value.used) && `, ${used(value.used)} used`}</span></div><div class="scroll"><table class="ledger flush"><thead><tr><th>node</th><th>outcome</th><th>reason</th><th>trust</th><th class="num">used</th><th class="num">runs</th><th class="num">opened</th></tr></thead><tbody>
+    ${value.nodes.map((row) => html`<tr key=${row.node}><td class="mono" title=${row.submitter ? `submitted by ${row.submitter}` : null}>${visible(row.node)}</td><td class="nowrap"><${Status} of=${row.outcome ? ENDED[row.outcome] ?? row.outcome : row.status === "open" ? "running" : "none"} /></td><td class="second">${visible(row.reason ?? "")}</td><td class=${row.trust === "trusted" ? "muted" : "st-stuck"}>${visible(row.trust ?? "")}</td><td class="num">${used(row.used)}</td><td class="num">${row.attempts}</td><td class="num muted">${row.opened_at ? moment(row.opened_at) : ""}</td></tr>`)}</tbody></table></div>
+    ${value.denials.length > 0 && html`<div class="sect-head"><h2>Denied</h2><span class="muted">${value.denials.length}</span></div><table class="ledger flush"><tbody>${value.denials.map((each) => html`<tr>${Object.values(each).map((text) => html`<td>${visible(typeof text === "string" ? text : JSON.stringify(text))}</td>`)}</tr>`)}</tbody></table>`}</section>`;
+}
+
+// Where the tokens of a playbook stand, and what its gates read.
+function Marking({ id, show, act }) {
+  const { value } = useLoaded(async () => { const [tokens, ctx] = await Promise.all([get(instancePath(id, "tokens")), get(instancePath(id, "ctx"))]); return { tokens, ctx }; }, [id, show.entries]);
+  if (!value || (!value.tokens.tokens.length && value.ctx.state === null)) return null;
+  return html`<div class="data-grid"><section class="sheet card" aria-label="Tokens"><header><h3>tokens</h3><span class="end muted">${Object.entries(value.tokens.counts).filter(([, n]) => n).map(([name, n]) => `${n} ${name}`).join(", ")}</span></header><div class="part"><table class="tries"><thead><tr><th>token</th><th>step</th><th>state</th></tr></thead><tbody>${value.tokens.tokens.map((each) => html`<tr><td class="mono">${each.id}</td><td class="mono">${visible(each.step)}</td><td>${visible(each.state)}</td></tr>`)}</tbody></table></div></section>
+    <section class="sheet card" aria-label="ctx"><header><h3>ctx</h3><span class="end">${value.ctx.ctx_version !== null && html`<span class="muted">version ${value.ctx.ctx_version}</span>`}${show.may.send === "" && value.ctx.state !== null && html`<button class="btn small" type="button" onClick=${() => act("patch", { words: Object.entries(value.ctx.state).slice(0, 1).map(([name, each]) => `${name}=${JSON.stringify(each)}`) })}>Patch…</button>`}</span></header><div class="part"><${Json} value=${value.ctx.state} /></div></section></div>`;
 }
 
 // ---- the record: journal, data, errors
@@ -154,7 +169,7 @@ function Records({ show, why, act, history, operations, query, limit }) {
 
 // The values that the page shows, by name.
 function valuesOf(show) {
-  const found = [{ name: "input", note: "recorded at the start", value: show.input }];
+  const found = show.noun === "cell" ? [] : [{ name: "input", note: "recorded at the start", value: show.input }];
   if (show.status === "completed") found.push({ name: "result", note: "what it returned", value: show.result });
   if (show.state !== undefined) found.push({ name: "state", note: "now", value: show.state });
   if (Object.keys(show.tags).length) found.push({ name: "tags", note: "found by filters", value: show.tags });
@@ -198,7 +213,7 @@ function Act({ name, given, id, entries, places, close }) {
       request: (g) => ["POST", on("ask"), { name: g.name, body: parsed(g.body) }], run: async (g) => given.answered(await send("POST", on("ask"), { name: g.name, body: parsed(g.body) })) },
     patch: { title: `Patch ctx of ${id}`, says: "The values of ctx change, and gates that read them are looked at again.", label: "Patch", fields: [{ name: "set", label: "Values, as JSON by key", json: true, value: patched(given.words) }, reason],
       cmd: (g) => { let set = {}; try { set = JSON.parse(g.set); } catch { /* told when it is sent */ } return command("playbooks", "patch", id, ...Object.entries(set).map(([key, value]) => `${key}=${JSON.stringify(value)}`)); },
-      request: (g) => ["POST", on("ask"), { name: "ctx", body: { set: parsed(g.set) } }, why(g)] },
+      request: (g) => ["PATCH", on("ctx"), { set: parsed(g.set) }, why(g)] },
     tag: { title: `Tag ${id}`, label: "Tag", fields: [{ name: "name", label: "Name" }, { name: "value", label: "Value", optional: true, help: "Empty removes the tag." }],
       cmd: (g) => command("tag", id, g.name || "NAME", ...(g.value ? [g.value] : [])), request: (g) => ["PATCH", on("tags"), { tags: { [g.name]: g.value || null } }] },
     wake: { title: `Wake ${id}`, says: `Its ${given.location ? `sleep at ${given.location}` : "sleeps"} ends now.`, label: "Wake", fields: [reason], cmd: () => command("wake", id, ...(given.location ? [given.location] : [])),
