@@ -99,9 +99,19 @@ def test_the_command_line_plans_and_runs_a_bulk_at_a_server():
         plan = await perdure(*words, "--dry-run", token=token)
         begun = await perdure(*words, "--yes", token=token)
         shown = await perdure("bulk", "show", json.loads(begun.stdout)["id"], "--server", site.url, token=token)
-        return plan, begun, shown
+        where = ("--where", "status:failed", "--server", site.url)
+        await (await site.engine.start("broken", key="b")).until("failed")
+        again = [
+            await perdure("retry", *where, token=token),
+            await perdure("retry", "broken/b", *where, token=token),
+            await perdure("retry", "--server", site.url, token=token),
+        ]
+        return plan, begun, shown, again
 
-    plan, begun, shown = run(story)
+    plan, begun, shown, again = run(story)
+
+    assert [each.returncode for each in again] == [0, 2, 2], again[0].stderr
+    assert json.loads(again[0].stdout)["count"] == 1
 
     assert json.loads(plan.stdout)["count"] == 2, plan.stderr
     assert json.loads(begun.stdout)["count"] == 2, begun.stderr

@@ -40,3 +40,33 @@ def test_two_servers_share_a_database_and_its_logins(postgres):
     assert result["result"]["decision"] == "yes"
     assert [each["event"] for each in history].count("message") == 2  # the note once, and the decision
     assert sum(each["shards"] for each in fleet["engines"]) == 16
+
+
+def test_a_bulk_reaches_the_instances_of_all_engines(postgres):
+    async def story():
+        async with AsyncExitStack() as stack:
+            one, other = [await stack.enter_async_context(site(postgres)) for _ in range(2)]
+            client = await one.key(OPERATOR, actor="ann")
+            keys = [f"o-{n}" for n in range(24)]
+            for key in keys:
+                await one.engine.start("order", key=key)
+            for key in keys:
+                await other.engine.handle("order", key).until("waiting", 30)
+            asked = {
+                "verb": "send",
+                "params": {"name": "decision", "body": "all"},
+                "selection": {"q": "status:waiting workflow:order"},
+                "rate": 1000,
+            }
+            plan = (await client.post(f"{API}/bulk", json={**asked, "dry_run": True})).json()
+            begun = (await client.post(f"{API}/bulk", json={**asked, "plan": plan["plan"]})).json()
+            await other.engine.handle("perdure.bulk", begun["id"]).result(40)
+            results = [await other.engine.handle("order", key).result(40) for key in keys]
+            shown = (await other.client(headers=client.headers).get(f"{API}/bulk/{begun['id']}")).json()
+            return plan["count"], results, shown
+
+    count, results, shown = asyncio.run(asyncio.wait_for(story(), 110))
+
+    assert count == 24
+    assert {each["decision"] for each in results} == {"all"}
+    assert (shown["status"], shown["done"], shown["refused"]) == ("completed", 24, [])

@@ -4,7 +4,7 @@ import { get, logout } from "./lib/api.js";
 import { go, href, listen, place } from "./lib/router.js";
 import { Icon, Bones, Shape, Trouble } from "./lib/parts.js";
 import { next, theme } from "./lib/theme.js";
-import { use, visible } from "./lib/format.js";
+import { use, visible, zoneName } from "./lib/format.js";
 import { Keys, keys } from "./lib/keys.js";
 import { Palette } from "./lib/palette.js";
 
@@ -85,7 +85,7 @@ function App() {
 </main>
 <footer class="foot">${live === null ? html`<span class="calm">read once</span>` : html`<span class=${`live${live ? "" : " off"}`}>${live ? "live" : "not live"}</span>`}
   ${me?.read_only && html`<span>read-only</span>`}
-  <span class="end"><span>times in ${Intl.DateTimeFormat().resolvedOptions().timeZone}</span><button class="plain" type="button" onClick=${() => setHelp(true)}><kbd>?</kbd> keys</button></span></footer>
+  <span class="end"><span>times in ${zoneName()}</span><button class="plain" type="button" onClick=${() => setHelp(true)}><kbd>?</kbd> keys</button></span></footer>
 ${help && html`<${Keys} pages=${PAGES} close=${() => setHelp(false)} />`}
 ${asks && html`<${Palette} pages=${PAGES} close=${() => setAsks(false)} more=${[{ text: "Change the theme", icon: "theme", hint: shade, run: () => setShade(next()) }, { text: "Compare two instances", icon: "right", run: () => go(href("/compare")) }, { text: "Keys", icon: "info", hint: html`<kbd>?</kbd>`, run: () => setHelp(true) }, { text: "Log out", icon: "person", hint: me?.id, run: logout }]} />`}`;
 }

@@ -37,6 +37,12 @@ def act(name: str, text: Callable[[Any], str]) -> Callable[[Callable[..., msgspe
 
     def made(given: Callable[..., msgspec.Struct]) -> click.Command:
         def call(console: Console, **typed: Any) -> None:
+            where, yes = typed.pop("where", ""), typed.pop("yes", False)
+            if where and typed["id"] is None:
+                _of_many(console, name, where, given(**{**typed, "id": "any"}), yes)
+                return
+            if where or typed["id"] is None:
+                raise Stopped(f"`perdure {name}` takes an ID, or --where with a filter")
             answer = console.call(name, given(**typed))
             console.answer(answer, text(answer))
 
@@ -45,6 +51,25 @@ def act(name: str, text: Callable[[Any], str]) -> Callable[[Callable[..., msgspe
         return define(name)(call)
 
     return made
+
+
+def _of_many(console: Console, verb: Any, where: str, given: msgspec.Struct, yes: bool) -> None:
+    """The verb as a bulk: for all instances that a filter finds."""
+    from perdure.verbs.bulk import BulkParams, Selection
+    from perdure.verbs.plans import params_of
+
+    from .bulk import begin
+
+    dry_run = bool(getattr(given, "dry_run", False))
+    reason = str(getattr(given, "reason", ""))
+    begin(console, BulkParams(verb, Selection(where), params_of(given), reason=reason, dry_run=dry_run), yes)
+
+
+def one_or_many(command: Callable[..., Any]) -> Callable[..., Any]:
+    """An ID, or a filter of many instances."""
+    command = click.option("--yes", is_flag=True, help="With --where: do not ask, also above 10 instances.")(command)
+    command = click.option("--where", default="", metavar="FILTER", help="All that match, as a bulk; no ID.")(command)
+    return click.argument("id", required=False)(command)
 
 
 @define("start")
@@ -150,7 +175,7 @@ def planned(text: Callable[[Any], str]) -> Callable[[Any], str]:
 
 
 @act("cancel", planned(lambda answer: f"asked {answer.id} to cancel"))
-@click.argument("id")
+@one_or_many
 @DRY_RUN
 @click.option("--reason", default="", help="Recorded, and told to all that wait for the result.")
 @click.option("--undo", is_flag=True, help="Undo what its completed steps did, the last one first.")
@@ -168,7 +193,7 @@ def wake(id: str, location: str) -> WakeParams:
 
 
 @act("retry", planned(lambda answer: f"asked {answer.id} to try again"))
-@click.argument("id")
+@one_or_many
 @DRY_RUN
 def retry(id: str, dry_run: bool) -> RetryParams:
     """After what was wrong has been put right. `perdure why ID` says what that is. An instance that has failed does

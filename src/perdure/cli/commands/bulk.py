@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from perdure.verbs.bulk import PARAMS, BulkAnswer, BulkId, BulkListParams, BulkParams, BulkVerb, Selection, ShownBulk
 
@@ -52,23 +53,23 @@ def start(
     value = {} if params is None else read_json(params, "--params")
     if not isinstance(value, dict):
         raise Stopped(f"--params is an object of what {verb} takes, found {value!r:.80}")
-    by = person or (getpass.getuser() if console.server is None else "")
-    selection = Selection(q, list(ids))
+    given = BulkParams(verb, Selection(q, list(ids)), value, rate, errors_max, reason, dry_run, plan, person or "")
+    begin(console, given, yes)
 
-    def ask(dry: bool, token: str) -> BulkAnswer:
-        given = BulkParams(verb, selection, value, rate, errors_max, reason, dry, token, by)
-        answer: BulkAnswer = console.call("bulk start", given)
-        return answer
 
-    if dry_run or not (yes or plan):
-        planned = ask(True, "")
-        if dry_run:
+def begin(console: Console, given: BulkParams, yes: bool) -> None:
+    """Tell what would happen, or start the bulk; of many instances after a person has said yes."""
+    if not given.by and console.server is None:
+        given = replace(given, by=getpass.getuser())
+    if given.dry_run or not (yes or given.plan):
+        planned: BulkAnswer = console.call("bulk start", replace(given, dry_run=True, plan=""))
+        if given.dry_run:
             console.answer(planned, _planned(planned))
             return
-        plan = str(planned.plan)
         if planned.count > ASKED_ABOVE:
             _confirm(planned)
-    answer = ask(False, plan)
+        given = replace(given, plan=str(planned.plan))
+    answer: BulkAnswer = console.call("bulk start", given)
     console.answer(answer, str(answer.id))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -29,7 +30,7 @@ from perdure.views.look import (
     shown_entry,
     shown_wait,
 )
-from perdure.views.operations import Operation, operations
+from perdure.views.operations import Operation, Operations
 from perdure.views.reasons import reasons, see, words_for
 from perdure.views.where import Where, from_pairs, joined, parse, to_text
 
@@ -186,7 +187,7 @@ async def show(calling: Calling, given: Id) -> InstanceDetail:
     about = summary(head)
     calling.tag = str(found.entries)
     if found.state is UNSET:
-        found = msgspec.structs.replace(found, state=await cell_state(calling, head))
+        found = msgspec.structs.replace(found, state=await state_by_messages(calling, head))
     return InstanceDetail(
         **{field: getattr(found, field) for field in ShownInstance.__struct_fields__},
         instance=str(head.id),
@@ -199,10 +200,13 @@ async def show(calling: Calling, given: Id) -> InstanceDetail:
     )
 
 
-async def cell_state(calling: Calling, head: HeadRow, at: int | None = None) -> Any:
-    """The state of a cell now, or at an entry of the journal. UNSET: it is no cell, or its code is not here."""
+async def state_by_messages(calling: Calling, head: HeadRow, at: int | None = None) -> Any:
+    """The state of an instance that messages make, now or at an entry of the journal.
+
+    UNSET: something else made it, or its code is not here.
+    """
     policy, _ = await words_for(calling.client.queries, head.workflow, False)
-    if policy.noun != "cell":
+    if policy.created != "message":
         return UNSET
     try:
         return to_plain(await calling.client.state(head.workflow, head.key, at=at))
@@ -334,14 +338,26 @@ def _said(line: Line) -> str:
     return " ".join((line.event, line.location, line.status, error, line.outcome, *line.opened)).lower()
 
 
+class OperationsQuery(msgspec.Struct, frozen=True):
+    """`limit`: the last so many; 0: all."""
+
+    id: str
+    limit: int = 0
+
+
 class OperationsAnswer(msgspec.Struct, frozen=True):
+    """`total`: how many there are."""
+
     id: str
     operations: list[Operation]
+    total: int
 
 
-async def operations_of(calling: Calling, given: Id) -> OperationsAnswer:
+async def operations_of(calling: Calling, given: OperationsQuery) -> OperationsAnswer:
     head = await calling.find(given.id)
-    return OperationsAnswer(id_of(head), await operations(calling.client.queries, head.id))
+    rows = await calling.client.queries.history(head.id)
+    found = await asyncio.to_thread(Operations().read, rows)
+    return OperationsAnswer(id_of(head), found[-given.limit :] if given.limit > 0 else found, len(found))
 
 
 class ResultQuery(msgspec.Struct, frozen=True):

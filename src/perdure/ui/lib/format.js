@@ -20,14 +20,21 @@ export const ago = (text, now = Date.now()) => {
   return past < 1500 ? "now" : span(past);
 };
 
+// Times are those of this place, or UTC: the browser keeps which.
+const KEPT = "perdure.zone";
+export const zone = () => localStorage.getItem(KEPT) ?? "local";
+export const keepZone = (name) => localStorage.setItem(KEPT, name);
+export const zoneName = () => (zone() === "utc" ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone);
+const at_ = (text) => { const at = new Date(text); return zone() === "utc" ? new Date(at.getTime() + at.getTimezoneOffset() * 60000) : at; };
+
 export function clock(text, exact = false) {
-  const at = new Date(text);
+  const at = at_(text);
   const time = `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`;
   return exact ? `${time}.${String(at.getMilliseconds()).padStart(3, "0")}` : time;
 }
 
 export const day = (text) => {
-  const at = new Date(text);
+  const at = at_(text);
   return `${at.getDate()} ${MONTHS[at.getMonth()]}`;
 };
 

@@ -1,7 +1,7 @@
 // Operations: a tree by location beside a timeline, and all that is known of the one that is selected.
 import { html, useMemo, useRef, useState } from "./html.js";
 import { get, instancePath } from "./api.js";
-import { clock, count, day, moment, span, visible } from "./format.js";
+import { clock, count, day, figure, moment, span, visible } from "./format.js";
 import { href, set } from "./router.js";
 import { Copy, Icon, Id, Json, Status } from "./parts.js";
 import { critical, scale } from "./timeline.js";
@@ -13,7 +13,7 @@ const KINDS = { step: "step", timer: "sleep", wait: "message", child: "child", t
 const BARS = { ok: "p-ok", error: "p-bad", timeout: "p-bad", unknown: "p-unknown", running: "p-run", held: "p-held", queued: "p-queue", waiting: "p-wait", dropped: "p-held", cancelled: "p-held" };
 const KEY = [["p-held", "held"], ["p-queue", "queued"], ["p-run", "running"], ["p-ok", "done"], ["p-wait", "waiting"], ["p-bad", "failed attempt"], ["p-unknown", "outcome unknown"]];
 
-export function Operations({ list, show, query, act, until, seg, kin }) {
+export function Operations({ list, show, query, act, until, seg, kin, total }) {
   const made = useMemo(() => tree(list), [list]);
   const path = useMemo(() => critical(list), [list]);
   const [inline, setInline] = useState({});
@@ -68,7 +68,7 @@ export function Operations({ list, show, query, act, until, seg, kin }) {
     nearer((event.deltaY || event.deltaX) > 0 ? 1.25 : 0.8, middle);
   };
   return html`<div class=${chosen ? "work" : "stack"}>
-  <section class="sheet ops" aria-label="Operations and timeline"><div class="ops-bar"><h2>Operations</h2><span class="muted">${list.length} in ${count(all.length, "row")}${open ? `, ${open} open` : ""}</span>
+  <section class="sheet ops" aria-label="Operations and timeline"><div class="ops-bar"><h2>Operations</h2><span class="muted">${total > list.length ? `the last ${figure(list.length)} of ${figure(total)}` : figure(list.length)} in ${count(all.length, "row")}${open ? `, ${open} open` : ""}</span>
     <div class="end">${seg}<span class="seg wide-only"><button type="button" aria-pressed=${chain} onClick=${() => set({ path: chain ? "hidden" : "" })}>Critical path</button><button type="button" aria-pressed=${fold} onClick=${() => set({ idle: fold ? "shown" : "", zoom: "" })}>Fold idle</button></span>
     <span class="btns wide-only"><button class="btn only small" type="button" aria-label="Zoom out" title="Zoom out: -" onClick=${() => nearer(2)}><${Icon} name="minus" /></button><button class="btn only small" type="button" aria-label="Show all" title="Show all: 0" onClick=${() => look(0, 100)}><${Icon} name="fit" /></button><button class="btn only small" type="button" aria-label="Zoom in" title="Zoom in: +, or Ctrl and the wheel" onClick=${() => nearer(0.5)}><${Icon} name="plus" /></button></span></div></div>
   ${all.length === 0 ? html`<p class="ops-none muted">It has asked for nothing yet: no step, timer, message or child.</p>` : html`

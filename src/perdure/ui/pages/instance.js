@@ -20,9 +20,9 @@ const SHAPES = { stuck: ["stuck", "stuck"], failed: ["failed", "failed"], comple
 export default function Instance({ rest: id, query, setLive }) {
   const { value, error, again } = useLoaded(async () => {
     const [show, why, operations, history] = await Promise.all(
-      ["", "why", "operations", "history?limit=1000"].map((what) => get(...split(instancePath(id, what)))));
+      ["", "why", `operations?limit=${OPERATIONS}`, "history?limit=1000"].map((what) => get(...split(instancePath(id, what)))));
     const children = operations.operations.some((each) => each.kind === "child" && !each.closed) ? (await get(instancePath(id, "children"))).items : [];
-    return { show, why, operations: operations.operations.map((each) => queued(each, show)), history, kin: Object.fromEntries(children.map((each) => [each.id, each.status])) };
+    return { show, why, operations: operations.operations.map((each) => queued(each, show)), history, total: operations.total, kin: Object.fromEntries(children.map((each) => [each.id, each.status])) };
   }, [id]);
   const [verb, setVerb] = useState(null);
   const [answer, setAnswer] = useState(null);
@@ -46,13 +46,14 @@ export default function Instance({ rest: id, query, setLive }) {
   ${answer && html`<section class="sheet card" role="status"><header><h3>its answer</h3><span class="end"><button class="copy" type="button" aria-label="Close" onClick=${() => setAnswer(null)}><${Icon} name="close" /></button></span></header><div class="part"><${Json} value=${answer.answer} /></div></section>`}
   <${Travel} show=${value.show} history=${history} entry=${entry} past=${past} act=${act} />
   ${then.error && travels && html`<${Trouble} error=${then.error} />`}
-  <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} kin=${past ? {} : value.kin} />
+  <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} kin=${past ? {} : value.kin} total=${past ? operations.length : value.total} />
   ${!travels && show.noun === "graph" && html`<${Report} id=${id} show=${show} />`}
   ${!travels && show.noun === "playbook" && html`<${Marking} id=${id} show=${show} act=${act} />`}
   <${Records} show=${show} why=${why} act=${act} history=${history} operations=${operations} query=${query} limit=${travels ? entry : 0} />
 </div>${verb && html`<${Act} ...${verb} id=${show.id} places=${[...new Set(operations.map((each) => each.location))].filter((each) => !each.includes("backoff#")).slice(-200)} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
 }
 
+const OPERATIONS = 10000; // of more, the last ones are read
 const OURS = new Set(["inline", "thread", "process", "effects"]);
 
 // A step that no worker of its queue has taken yet is queued.

@@ -24,6 +24,7 @@ const USUAL = ["started_at", "changed_at"];
 
 export default function Instances({ query, setLive, me }) {
   const q = query.get("q") ?? "";
+  const order = query.get("order") === "started" ? "started" : "-started";
   const columns = query.has("cols") ? query.get("cols").split(",").filter(Boolean) : USUAL;
   const [text, setText] = useState(q);
   const [more, setMore] = useState([]);
@@ -31,16 +32,16 @@ export default function Instances({ query, setLive, me }) {
   const [fresh, setFresh] = useState(0);
   const [picked, setPicked] = useState({ ids: new Set(), all: false });
   const [dialog, setDialog] = useState(null);
-  useEffect(() => { setText(q); setMore([]); setFresh(0); setMoved({}); setPicked({ ids: new Set(), all: false }); }, [q]);
+  useEffect(() => { setText(q); setMore([]); setFresh(0); setMoved({}); setPicked({ ids: new Set(), all: false }); }, [q, order]);
   const { value, error, again } = useLoaded(async () => {
-    const [list, count, facets, workflows] = await Promise.all([get("/instances", { q, limit: PAGE }), get("/instances/count", { q }), get("/instances/facets"), get("/workflows")]);
-    return { q, list, count: count.count, facets: facets.items, nouns: Object.fromEntries(workflows.items.map((each) => [each.name, each.noun])) };
-  }, [q]);
+    const [list, count, facets, workflows] = await Promise.all([get("/instances", { q, order, limit: PAGE }), get("/instances/count", { q }), get("/instances/facets"), get("/workflows")]);
+    return { q: `${order}${q}`, list, count: count.count, facets: facets.items, nouns: Object.fromEntries(workflows.items.map((each) => [each.name, each.noun])) };
+  }, [q, order]);
   const reload = () => { setMore([]); setFresh(0); setMoved({}); again(); };
   const known = useRef(new Set());
   const items = value ? [value.list, ...more].flatMap((page) => page.items).map((each) => (moved[each.instance] ? { ...each, ...moved[each.instance] } : each)) : [];
   useEffect(() => { known.current = new Set(items.map((each) => each.instance)); }, [value, more]);
-  const ready = value?.q === q;
+  const ready = value?.q === `${order}${q}`;
   useEffect(() => {
     if (!ready) return undefined;
     return watch([`list:${q}`], (name, data) => {
@@ -48,14 +49,14 @@ export default function Instances({ query, setLive, me }) {
       else if (known.current.has(data.instance)) setMoved((old) => ({ ...old, [data.instance]: { status: data.status, reason: data.reason, changed_at: data.changed_at } }));
       else if (data.fits) { known.current.add(data.instance); setFresh((n) => n + 1); }
     }, setLive, value.list.at);
-  }, [q, ready]);
+  }, [q, order, ready]);
   useTick(10000);
   const next = more.length ? more.at(-1).next : value?.list.next;
   const asking = useRef(false);
   const further = async () => {
     if (!next || asking.current) return;
     asking.current = true;
-    try { const page = await get("/instances", { q, limit: PAGE, cursor: next }); setMore((old) => [...old, page]); } finally { asking.current = false; }
+    try { const page = await get("/instances", { q, order, limit: PAGE, cursor: next }); setMore((old) => [...old, page]); } finally { asking.current = false; }
   };
   const pick = (id) => { const ids = new Set(picked.ids); if (!ids.delete(id)) ids.add(id); setPicked({ ids, all: false }); };
   const clear = () => setPicked({ ids: new Set(), all: false });
@@ -84,7 +85,7 @@ ${value && !error && html`<div class="list">
   ${size > 0 && html`<div class="pick" role="status"><b class="strong">${figure(size)} selected</b>${!picked.all && (value.count > picked.ids.size || typeof value.count === "string") && html`<button class="plain link" type="button" onClick=${() => setPicked({ ids: new Set(), all: true })}>Select all ${figure(value.count)} that match</button>`}
     <span class="end">${Object.entries(VERBS).map(([verb, { label, icon, risk }]) => html`<button class=${`btn small${risk ? " risk" : ""}`} type="button" onClick=${() => setDialog({ verb })}><${Icon} name=${icon} />${label}</button>`)}<button class="btn quiet small" type="button" data-key="Escape" onClick=${clear}>Clear <kbd>Esc</kbd></button></span></div>`}
   <div class="sheet">${fresh > 0 && html`<button class="new" type="button" onClick=${reload}>${fresh} new</button>`}
-  ${items.length === 0 ? html`<${None} q=${q} />` : html`<${Rows} items=${items} columns=${columns} count=${value.count} acts=${acts} picked=${picked} pick=${pick} page=${(all) => setPicked({ ids: new Set(all ? items.map((each) => `@${each.instance}`) : []), all: false })} further=${further} />`}
+  ${items.length === 0 ? html`<${None} q=${q} />` : html`<${Rows} items=${items} columns=${columns} count=${value.count} acts=${acts} picked=${picked} pick=${pick} page=${(all) => setPicked({ ids: new Set(all ? items.map((each) => `@${each.instance}`) : []), all: false })} further=${further} order=${order} />`}
   ${next && html`<div class="more"><button class="btn small" type="button" onClick=${further}>${value.list.partial ? "Search on" : `${PAGE} more`}</button></div>`}
 </div>
 <div class="wide-only">${told(q)}</div></section></div>`}
@@ -97,14 +98,14 @@ const exported = (q, format, columns) => {
   return `${root}/api/v1/instances/export?${query}`;
 };
 
-function Rows({ items, columns, count, acts, picked, pick, page, further }) {
+function Rows({ items, columns, count, acts, picked, pick, page, further, order }) {
   const { box, first, last, above, below } = useWindow(items.length, 32, { whole: true });
   useEffect(() => { if (last > items.length - 60) further(); }, [last, items.length]);
   const all = picked.all || items.every((each) => picked.ids.has(`@${each.instance}`));
   const wide = 3 + columns.length + (acts ? 1 : 0);
   const has = (name) => columns.includes(name);
   return html`<table class="ledger inst" ref=${box} aria-rowcount=${typeof count === "number" ? count : -1}>
-  <thead><tr>${acts && html`<th class="c-x"><input type="checkbox" checked=${all} aria-label="Select the rows that are here" onChange=${() => page(!all)} /></th>`}<th class="c-st">status</th><th class="c-id">instance</th><th>why</th>${columns.map((name) => html`<th class=${`${name.startsWith("tag.") ? "c-tag" : "c-t num"}${name === "started_at" ? " sorted" : ""}`} aria-sort=${name === "started_at" ? "descending" : null}>${visible(COLUMNS[name]?.[0] ?? name.replace("tag.", ""))}</th>`)}</tr></thead>
+  <thead><tr>${acts && html`<th class="c-x"><input type="checkbox" checked=${all} aria-label="Select the rows that are here" onChange=${() => page(!all)} /></th>`}<th class="c-st">status</th><th class="c-id">instance</th><th>why</th>${columns.map((name) => (name === "started_at" ? html`<th class="c-t num" aria-sort=${order === "started" ? "ascending" : "descending"}><button class="plain" type="button" title=${order === "started" ? "Newest first" : "Oldest first"} onClick=${() => set({ order: order === "started" ? "" : "started" })}>started <span class="arrow" aria-hidden="true">${order === "started" ? "↑" : "↓"}</span></button></th>` : html`<th class=${name.startsWith("tag.") ? "c-tag" : "c-t num"}>${visible(COLUMNS[name]?.[0] ?? name.replace("tag.", ""))}</th>`))}</tr></thead>
   <tbody>${above > 0 && html`<tr aria-hidden="true" class="gap"><td colspan=${wide} style=${{ height: `${above}px` }}></td></tr>`}
   ${items.slice(first, last).map((each, n) => { const id = `@${each.instance}`; const chosen = picked.all || picked.ids.has(id); const tags = Object.entries(each.tags).filter(([name]) => !has(`tag.${name}`)); return html`<tr key=${each.instance} aria-rowindex=${first + n + 2} aria-selected=${chosen ? "true" : null}>
     ${acts && html`<td class="c-x"><input type="checkbox" checked=${chosen} aria-label=${`Select ${each.id}`} onChange=${() => pick(id)} /></td>`}<td class="c-st"><${Status} of=${each.status} /></td>

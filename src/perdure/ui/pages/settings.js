@@ -1,16 +1,26 @@
-// Settings: my rights, keys, grants and the audit.
+// Settings: what this browser keeps, my rights, keys, grants and the audit.
 import { html, useState } from "../lib/html.js";
-import { get, send } from "../lib/api.js";
-import { ago, json, moment, visible } from "../lib/format.js";
+import { get, part, send } from "../lib/api.js";
+import { ago, command, json, keepZone, moment, visible, zone } from "../lib/format.js";
 import { Bones, Cmd, Trouble, useLoaded } from "../lib/parts.js";
 import { Dialog } from "../lib/dialog.js";
+import { choose, density, keepDensity, theme } from "../lib/theme.js";
+import { go } from "../lib/router.js";
 
 const ROLES = ["viewer", "operator", "author", "admin"];
+const words = (text) => text.split(/[\s,]+/).filter(Boolean);
+const grantsOf = (given) => [{ role: given.role, workflows: words(given.workflows), values: given.values === "yes" }];
+const rule = (given) => `${given.role} ${words(given.workflows).join(",")}${given.values === "yes" ? "" : " no-values"}`;
+const told = (grant) => `${grant.role} on ${grant.workflows.join(", ")}${grant.values === false ? ", without values" : ""}`;
+const GRANTED = [{ name: "actor", label: "Actor" }, { name: "role", label: "Role", options: ROLES, value: "viewer" }, { name: "workflows", label: "Workflows", value: "*", help: "Patterns, such as shop-*" }, { name: "values", label: "Sees recorded values", options: ["yes", "no"], value: "yes" }, { name: "roles", label: "Task roles", optional: true }];
 
 export default function Settings({ me }) {
   const admin = me.grants.some((each) => each.role === "admin");
-  return html`<div class="head"><h1>Settings</h1></div><div class="stack far"><section class="sect"><div class="sect-head"><h2>You</h2></div>
-    <dl class="facts"><dt>name</dt><dd class="mono">${me.id}</dd><dt>login</dt><dd>by ${me.via}</dd><dt>grants</dt><dd>${me.grants.map((each) => html`<div>${each.role} on <code>${each.workflows.join(", ")}</code>${each.values ? "" : ", without values"}</div>`)}</dd>${me.roles.length > 0 && html`<dt>task roles</dt><dd>${me.roles.join(", ")}</dd>`}</dl></section>
+  const again = () => go(location.pathname + location.search, { replace: true });
+  const seg = (name, options, now, keep) => html`<dt>${name}</dt><dd><span class="seg" role="group" aria-label=${name}>${options.map(([value, label]) => html`<button type="button" aria-pressed=${now === value} onClick=${() => { keep(value); again(); }}>${label}</button>`)}</span></dd>`;
+  return html`<div class="head"><h1>Settings</h1></div><div class="stack far"><div class="cols two"><section class="sect"><div class="sect-head"><h2>You</h2></div>
+    <dl class="facts"><dt>name</dt><dd class="mono">${me.id}</dd><dt>login</dt><dd>by ${me.via}</dd><dt>grants</dt><dd>${me.grants.map((each) => html`<div>${told(each)}</div>`)}</dd>${me.roles.length > 0 && html`<dt>task roles</dt><dd>${me.roles.join(", ")}</dd>`}</dl></section>
+  <section class="sect"><div class="sect-head"><h2>This browser</h2></div><dl class="facts prefer">${seg("theme", [["system", "As the system"], ["light", "Light"], ["dark", "Dark"]], theme(), choose)}${seg("times", [["local", "Of this place"], ["utc", "UTC"]], zone(), keepZone)}${seg("rows", [["compact", "Compact"], ["roomy", "Roomy"]], density(), keepDensity)}</dl></section></div>
   ${admin && html`<${Admin} />`}</div>`;
 }
 
@@ -21,22 +31,24 @@ function Admin() {
   }, []);
   const [dialog, setDialog] = useState(null);
   const [made, setMade] = useState(null);
+  const [find, setFind] = useState("");
   if (!value) return error ? html`<${Trouble} error=${error} again=${again} />` : html`<${Bones} />`;
   const close = () => { setDialog(null); again(); };
-  const words = (text) => text.split(/[\s,]+/).filter(Boolean);
-  return html`<section class="sect"><div class="sect-head"><h2>Keys</h2><span class="end"><button class="btn" type="button" onClick=${() => setDialog("key")}>Make a key…</button></span></div>
-    ${made && html`<div class="note"><p>This key is shown once:</p><${Cmd} text=${made} /></div>`}
-    ${value.keys.length === 0 ? html`<p class="muted">No key was made. Programs use keys: <code>Authorization: Bearer pdk_…</code></p>` : html`<div class="scroll"><table class="ledger flush"><thead><tr><th>key</th><th>actor</th><th>grants</th><th>made by</th><th class="num">used</th><th class="num">ends</th><th></th></tr></thead><tbody>
-    ${value.keys.map((each) => html`<tr><td class="mono">${each.id}</td><td>${visible(each.actor)}</td><td>${each.executor ? `executor ${each.executor}` : each.grants.map((grant) => `${grant.role} on ${grant.workflows.join(", ")}`).join("; ") || each.roles.join(", ")}</td><td>${each.made_by}</td><td class="num">${each.used_at ? ago(each.used_at) : "never"}</td><td class="num">${each.revoked_at ? "revoked" : each.expires_at ? moment(each.expires_at) : "never"}</td>
-      <td class="num">${!each.revoked_at && html`<button class="btn small risk" type="button" onClick=${() => send("DELETE", `/access/keys/${each.id}`).then(again)}>Revoke</button>`}</td></tr>`)}</tbody></table></div>`}</section>
-  <section class="sect"><div class="sect-head"><h2>Grants</h2><span class="end"><button class="btn" type="button" onClick=${() => setDialog("grant")}>Grant…</button></span></div>
-    ${value.people.length === 0 ? html`<p class="muted">No grant was made. A login by a link of the owner is one of an admin.</p>` : html`<table class="ledger flush"><thead><tr><th>actor</th><th>grants</th><th>task roles</th></tr></thead><tbody>${value.people.map(([name, person]) => html`<tr><td>${visible(name)}</td><td>${person.grants.map((grant) => `${grant.role} on ${grant.workflows.join(", ")}`).join("; ")}</td><td>${person.roles.join(", ")}</td></tr>`)}</tbody></table>`}</section>
-  <section class="sect"><div class="sect-head"><h2>Audit</h2></div><div class="scroll"><table class="ledger flush"><thead><tr><th class="num">entry</th><th>when</th><th>who</th><th>what</th><th>details</th></tr></thead><tbody>
-    ${value.audit.slice(0, 100).map((each) => html`<tr><td class="num">${each.number}</td><td class="nowrap">${moment(each.at)}</td><td>${visible(each.by)}</td><td>${visible(each.what)}</td><td class="cut muted">${visible(json(each.details))}</td></tr>`)}</tbody></table></div></section>
-  ${dialog === "key" && html`<${Dialog} title="Make a key" label="Make it" says="The key is shown once, kept as a hash, and ends after 90 days." close=${close} cmd=${(g) => `curl -X POST …/api/v1/access/keys -d '{"actor": "${g.actor}"}'`}
-    fields=${[{ name: "actor", label: "Actor" }, { name: "role", label: "Role", options: ROLES, value: "viewer" }, { name: "workflows", label: "Workflows", value: "*", help: "Patterns, such as shop-*" }, { name: "roles", label: "Task roles", optional: true }]}
-    run=${async (g) => setMade((await send("POST", "/access/keys", { actor: g.actor, grants: [{ role: g.role, workflows: words(g.workflows) }], roles: words(g.roles) })).key)} />`}
-  ${dialog === "grant" && html`<${Dialog} title="Grant rights" label="Grant" says="They hold from now on, instead of what this actor had." close=${close} cmd=${(g) => `curl -X PUT …/api/v1/access/grants/${g.actor}`}
-    fields=${[{ name: "actor", label: "Actor" }, { name: "role", label: "Role", options: ROLES, value: "viewer" }, { name: "workflows", label: "Workflows", value: "*" }, { name: "roles", label: "Task roles", optional: true }]}
-    run=${(g) => send("PUT", `/access/grants/${encodeURIComponent(g.actor)}`, { grants: [{ role: g.role, workflows: words(g.workflows) }], roles: words(g.roles) })} />`}`;
+  const key = (given) => ["POST", "/access/keys", { actor: given.actor, grants: grantsOf(given), roles: words(given.roles), days: Number(given.days) || 90 }];
+  const audit = value.audit.filter((each) => !find || `${each.by} ${each.what} ${json(each.details)}`.toLowerCase().includes(find.toLowerCase()));
+  return html`<section class="sect"><div class="sect-head"><h2>Keys</h2><span class="muted">for programs</span><span class="end"><button class="btn small" type="button" onClick=${() => setDialog({ verb: "key" })}>Make a key…</button></span></div>
+    ${made && html`<div class="note made" role="status"><div><p><b class="strong">This key is shown once.</b> Send it as <code>Authorization: Bearer</code>:</p><${Cmd} text=${made} /></div></div>`}
+    ${value.keys.length === 0 ? html`<p class="muted">No key was made. Programs use keys: <code>Authorization: Bearer pdk_…</code></p>` : html`<div class="scroll"><table class="ledger flush"><thead><tr><th>key</th><th>actor</th><th>grants</th><th>made by</th><th class="num">used</th><th class="num">ends</th><th><span class="sr">revoke</span></th></tr></thead><tbody>
+    ${value.keys.map((each) => html`<tr><td class="mono">${each.id}</td><td>${visible(each.actor)}</td><td>${each.executor ? `executor ${each.executor}` : each.grants.map(told).join("; ") || each.roles.join(", ")}</td><td>${each.made_by}</td><td class="num">${each.used_at ? `${ago(each.used_at)} ago` : "never"}</td><td class="num">${each.revoked_at ? html`<span class="st-failed">revoked</span>` : each.expires_at ? moment(each.expires_at) : "never"}</td>
+      <td class="num">${!each.revoked_at && html`<button class="btn small risk" type="button" onClick=${() => setDialog({ verb: "revoke", key: each })}>Revoke…</button>`}</td></tr>`)}</tbody></table></div>`}</section>
+  <section class="sect"><div class="sect-head"><h2>Grants</h2><span class="muted">for people</span><span class="end"><button class="btn small" type="button" onClick=${() => setDialog({ verb: "grant" })}>Grant…</button></span></div>
+    ${value.people.length === 0 ? html`<p class="muted">No grant was made. A login by a link of the owner is one of an admin.</p>` : html`<div class="scroll"><table class="ledger flush"><thead><tr><th>actor</th><th>grants</th><th>task roles</th></tr></thead><tbody>${value.people.map(([name, person]) => html`<tr><td>${visible(name)}</td><td>${person.grants.map(told).join("; ")}</td><td>${person.roles.join(", ")}</td></tr>`)}</tbody></table></div>`}</section>
+  <section class="sect"><div class="sect-head"><h2>Audit</h2><span class="muted">${audit.length} of ${value.audit.length}</span><span class="end"><input class="field" type="search" aria-label="Find in the audit" placeholder="who or what" value=${find} onInput=${(event) => setFind(event.target.value)} /></span></div><div class="scroll"><table class="ledger flush"><thead><tr><th class="num">entry</th><th>when</th><th>who</th><th>what</th><th>details</th></tr></thead><tbody>
+    ${audit.slice(0, 200).map((each) => html`<tr><td class="num">${each.number}</td><td class="nowrap">${moment(each.at)}</td><td>${visible(each.by)}</td><td class="nowrap">${visible(each.what)}</td><td class="cut muted mono" title=${json(each.details)}>${visible(json(each.details))}</td></tr>`)}</tbody></table></div></section>
+  ${dialog?.verb === "key" && html`<${Dialog} title="Make a key" label="Make it" says="The key is shown once and kept as a hash. It has never more rights than you have." close=${close}
+    fields=${[...GRANTED, { name: "days", label: "It ends after so many days", value: "90", numeric: true }]} cmd=${(given) => command("access", "key", given.actor || "ACTOR", "--grant", rule(given), ...words(given.roles).flatMap((each) => ["--role", each]), "--days", given.days)} request=${key}
+    run=${async (given) => setMade((await send(...key(given))).key)} />`}
+  ${dialog?.verb === "revoke" && html`<${Dialog} title=${`Revoke the key ${dialog.key.id}`} label="Revoke it" risk=${true} says=${`${dialog.key.actor} is a stranger from now on. This cannot be taken back.`} close=${close} cmd=${() => command("access", "revoke", dialog.key.id)} request=${() => ["DELETE", `/access/keys/${part(dialog.key.id)}`]} />`}
+  ${dialog?.verb === "grant" && html`<${Dialog} title="Grant rights" label="Grant" says="They hold from now on, instead of what this actor had." close=${close} fields=${GRANTED} cmd=${(given) => command("access", "grant", given.actor || "ACTOR", "--grant", rule(given), ...words(given.roles).flatMap((each) => ["--role", each]))}
+    request=${(given) => ["PUT", `/access/grants/${part(given.actor || "ACTOR")}`, { grants: grantsOf(given), roles: words(given.roles) }]} />`}`;
 }
