@@ -45,7 +45,7 @@ def wanted(verb="send", q="workflow:order", **more):
 
 async def ended(client, answer):
     handle = client.handle("perdure.bulk", answer.id)
-    async for _ in handle._door.changes(0):
+    async for _ in handle._connection.changes(0):
         shown = await bulk_show(client, BulkId(answer.id))
         if shown.status in ("completed", "failed", "cancelled", "stuck"):
             return shown

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,7 @@ class Live:
         head = await self.head(cell, key)
         assert head is not None
         data = payload if payload is not None else encode(value) if status == "ok" else None
-        await self.engine._door.put(head.id, ReceiptArrived(intent, Receipt(status, data)))
+        await self.engine._connection.put(head.id, ReceiptArrived(intent, Receipt(status, data)))
         await self.rest()
 
     async def journal(self) -> list[Any]:
@@ -173,11 +173,13 @@ async def replays(engine: perdure.Engine, workflows: Workflows[Any]) -> None:
 
 
 @pytest.fixture(params=STAGES)
-def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
-    url: str | Path = ":memory:" if request.param.startswith("memory") else tmp_path / "cells.db"
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     if request.param.startswith("postgres"):
-        url = request.getfixturevalue("postgres")
-    return Stage(url, 0 if request.param.endswith("evicted") else 4096)
+        with request.getfixturevalue("postgres_server").schema(shards=1) as server:  # shadow runs need one journal
+            yield Stage(server, 4096)
+        return
+    url: str | Path = ":memory:" if request.param.startswith("memory") else tmp_path / "cells.db"
+    yield Stage(url, 0 if request.param.endswith("evicted") else 4096)
 
 
 @pytest.fixture(params=["hot", "evicted"])

@@ -195,7 +195,7 @@ async def test_bytes_that_another_manifest_let_through_are_refused_and_reach_nob
     """As from a client that looked at an older manifest: the sender is told, and no cell hears of it."""
     async with stage.open(order, book) as live:
         with pytest.raises(perdure.CallerError, match=PLACED):
-            await live.engine._door.put(RULER, Message(PLACED, body, "id", "sha256:of another"))
+            await live.engine._connection.put(RULER, Message(PLACED, body, "id", "sha256:of another"))
 
         assert await live.facts() == []
         assert [each.workflow for each in await live.engine.instances()] == ["sys/world"]
@@ -207,7 +207,7 @@ async def test_bytes_that_another_manifest_let_through_are_refused_and_reach_nob
 async def test_names_that_another_manifest_let_through_are_refused_and_reach_nobody(stage, name):
     async with stage.open(order, book) as live:
         with suppress(perdure.CallerError):
-            await live.engine._door.put(RULER, Message(name, encode({}), "id", "sha256:of another"))
+            await live.engine._connection.put(RULER, Message(name, encode({}), "id", "sha256:of another"))
         await live.send(Placed("o-1"))
 
         assert await live.state(order, "o-1") == Order("charging")
@@ -240,7 +240,7 @@ async def test_rules_that_make_no_sense_do_not_stop_the_world(stage, verb):
     """All events wait behind them."""
     async with stage.open(order, book) as live:
         for number, body in enumerate([*map(encode, BODIES), b"junk"]):
-            await live.engine._door.put(RULER, Message(f"sys/{verb}", body, f"rule {number}"))
+            await live.engine._connection.put(RULER, Message(f"sys/{verb}", body, f"rule {number}"))
         await live.send(Placed("o-1"))
 
         assert await live.status(WORLD_CELL, "main") == "waiting"

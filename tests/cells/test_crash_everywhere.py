@@ -10,6 +10,7 @@ no difference, from the first entry and from every snapshot.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
@@ -162,10 +163,10 @@ def duplicates(world: World) -> None:
     for _ in range(2):
         world.send(Placed("o", 5), id="once")
     world.run()
-    for id, rows in list(world._stage.database.histories.items()):
+    for id, rows in list(world._simulation.database.histories.items()):
         for entry in entries_of(rows):
             if type(entry.event) is ReceiptArrived:
-                world._stage.request(id, entry.event, "the same receipt")
+                world._simulation.request(id, entry.event, "the same receipt")
     world.send(Placed("o", 6), id="twice")
     world.send(Placed("o", 5), id="once")
     world.run()
@@ -253,7 +254,7 @@ def archive(state: Known | None, event: Begun | ReceiptOf[BlobPut | BlobGet]) ->
 
 def blobs(world: World) -> None:
     """Bytes go into the store of the world, past its journal, and come back by their hash."""
-    disk = world._stage.disk
+    disk = world._simulation.disk
 
     @perdure.effect_handler(BlobPut)
     async def put(params: BlobPut, call: perdure.Call) -> dict[str, Any]:
@@ -265,7 +266,7 @@ def blobs(world: World) -> None:
         with disk.queries() as queries:
             return await BlobEffects(queries, lambda: 1).get(params, call)
 
-    world._stage.handlers.update({handler.effect: handler for handler in (put, get)})
+    world._simulation.handlers.update({handler.effect: handler for handler in (put, get)})
     world.send(Begun("a"), id="e")
     world.run()
 
@@ -294,7 +295,7 @@ def open_outside(world: World) -> dict[str, perdure.OpenEffect]:
 
 def asked(world: World, text: str) -> perdure.OpenEffect:
     """What waits for an answer, as soon as it does."""
-    stage = world._stage
+    stage = world._simulation
     while text not in (found := open_outside(world)) and stage.next_at() is not None:
         stage.pass_until(stage.next_at())
     return found[text]
@@ -452,7 +453,7 @@ FIRST.earlier += [*THEN.cells, *FRAIL.cells, *MENDED.cells]
 
 
 def apply(world: World, mode: str, id: str, bound: BoundManifest = THEN) -> None:
-    stage = world._stage
+    stage = world._simulation
     while stage.database.inbox:  # what comes before it shall be heard before it
         stage.pass_until(stage.next_at())
     apply_now(world, mode, id, bound)
@@ -460,7 +461,7 @@ def apply(world: World, mode: str, id: str, bound: BoundManifest = THEN) -> None
 
 def apply_now(world: World, mode: str, id: str, bound: BoundManifest) -> None:
     body = encode({"manifest": bound.manifest.bytes, "mode": mode})
-    at_once(world._door.put(RULER, Message(f"{RULING}apply", body, id)))
+    at_once(world._connection.put(RULER, Message(f"{RULING}apply", body, id)))
 
 
 def pinned(world: World) -> None:
@@ -618,6 +619,9 @@ def trial(scene: Scene, cache: int, *, thorough: bool = True) -> WorldTrial:
 
 every_scene = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.story.__name__)
 hot_and_evicted = pytest.mark.parametrize("cache", [4096, 0], ids=["hot", "evicted"])
+LONG = os.environ.get("PERDURE_TEST_STAGES") == "long"
+hot = pytest.mark.parametrize("cache", [4096, 0][: 1 + LONG], ids=["hot", "evicted"][: 1 + LONG])
+"""On a file. That an evicted world recovers is shown in memory; `make test-long` has it on a file too."""
 
 
 @every_scene
@@ -651,7 +655,7 @@ def test_another_owner_at_any_commit_makes_no_difference(scene: Scene, cache: in
     assert len(endings) >= 3 and all(ending.deaths for ending in endings)
 
 
-@hot_and_evicted
+@hot
 @every_scene
 def test_a_crash_anywhere_leaves_the_same_rows_in_a_file_as_in_memory(scene: Scene, cache: int) -> None:
     """What is right in memory, which the tests before show, is right on SQLite: each row is the same, byte for byte."""

@@ -41,7 +41,7 @@ async def test_frames_with_gap_duplicate_unknown_intent_and_another_identity():
         await engine.send(Go("k"))
         await Bench.begun.wait()
         ((intent, running),) = engine._shard.running.items()
-        stream = engine._door.streams.open(running.instance, [])
+        stream = engine._connection.streams.open(running.instance, [])
 
         def frame(ordinal: int, chunk: str, **other: Any) -> None:
             made = Frame("test/worker/k", running.effect.location, 1, ordinal, "chunk", chunk=chunk)

@@ -310,7 +310,7 @@ async def test_every_part_of_an_answer_is_signed(what: str):
         by = Answerer("psp", None, perdure.sign(effect, KEY, **signed))
 
         with pytest.raises(ReceiptRefused, match=r"mismatch|cannot be read"):
-            await engine._door.put(head.id, ReceiptArrived(bytes.fromhex(effect.intent), replace(altered, by=by)))
+            await engine._connection.put(head.id, ReceiptArrived(bytes.fromhex(effect.intent), replace(altered, by=by)))
 
         await engine.answer(effect, executor="psp", signature=by.signature, **signed)
         assert (await answer(engine, "test/noticer"))["status"] == ("ok" if "ok" in signed else "error")
@@ -456,7 +456,7 @@ async def with_a_bad_cost(engine: perdure.Engine, file: Any, workflow: str) -> N
     by = Answerer("psp", b"no cost", ReceiptSignature("hmac-sha256", "psp-1", bytes(32)))
     receipt = Receipt("ok", encode({"auth": "A1", "note": None}), None, by)
     async with perdure.connect(file) as client:
-        await client._door.put(head.id, ReceiptArrived(bytes.fromhex(effect.intent), receipt))
+        await client._connection.put(head.id, ReceiptArrived(bytes.fromhex(effect.intent), receipt))
 
 
 async def test_a_cost_that_cannot_be_read_is_a_bad_signature_and_the_engine_goes_on(tmp_path: Any):
@@ -567,7 +567,7 @@ async def test_what_the_engine_itself_answers_is_answered_by_nobody_else():
 
         forged = receipt_from("psp", ok=None)  # past the client's own check
         with pytest.raises(ReceiptRefused) as refused:
-            await engine._door.put(head.id, ReceiptArrived(intent, forged))
+            await engine._connection.put(head.id, ReceiptArrived(intent, forged))
 
         assert refused.value.code == "not-outside"
         assert intent in engine._shard.kernel.instances()[head.id].open
@@ -612,7 +612,7 @@ async def test_a_forged_receipt_from_another_process_is_refused_by_the_engine_th
     async with perdure.connect(file) as client:  # nobody runs: it waits in the inbox
         await client.answer(effect, ok={"auth": "A1"}, executor="psp", signature=None)
         await client.answer(effect, ok={"auth": "A1"}, executor="mallory")
-        await client._door.put((await client.instances(workflow="test/till"))[0].id, ReceiptArrived(
+        await client._connection.put((await client.instances(workflow="test/till"))[0].id, ReceiptArrived(
             bytes.fromhex(effect.intent), Receipt("ok", encode({"auth": "A1", "note": None}))
         ))  # fmt: skip
 

@@ -153,7 +153,7 @@ async def test_stale(stage):
 
         assert first is not None
         for instance in (first.id, (await live.head(order, "o-1")).id):
-            await live.engine._door.put(instance, ReceiptArrived(old, Receipt("ok", encode({"auth": "a-1"}))))
+            await live.engine._connection.put(instance, ReceiptArrived(old, Receipt("ok", encode({"auth": "a-1"}))))
 
         assert await live.journal() == before
         assert await live.state(order, "o-1") == Order("charging")

@@ -165,7 +165,7 @@ async def test_who_looks_sees_recorded_frames_live_as_well() -> None:
         await asked(engine, "wait")
         await Bench.begun.wait()
         ((_, running),) = engine._shard.running.items()
-        stream = engine._door.streams.open(running.instance, [])
+        stream = engine._connection.streams.open(running.instance, [])
         Bench.go.set()
         await ended(engine)
 

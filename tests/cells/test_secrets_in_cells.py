@@ -175,7 +175,7 @@ async def test_frames_of_a_call_do_not_show_its_secret():
         await engine.send(Go("k", "wait"))
         await BEGUN.wait()
         (running,) = engine._shard.running.values()
-        stream = engine._door.streams.open(running.instance, [])
+        stream = engine._connection.streams.open(running.instance, [])
         GO.set()
         await answer(engine, "test/door")
         frames = await heard(stream)

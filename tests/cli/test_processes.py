@@ -129,6 +129,7 @@ def test_a_definition_and_an_instance_are_drawn(shop):
     states = {node["title"]: node["state"] for node in drawn["nodes"]}
     assert states["reserve"] == "done" and "not reached" in states.values()
     assert "open" in states.values()
+    assert "a picture is svg" in shop.perdure("processes", "draw", "purchase", "-o", "purchase.png").stderr
 
 
 def test_check_tells_all_problems_of_a_process_and_exits_with_1(shop):

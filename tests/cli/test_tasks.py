@@ -154,6 +154,7 @@ def test_why_and_history_speak_of_tasks_and_ls_does_not_list_them(asked):
     assert f"for the task approve ({id}), open for role manager" in why and "overdue" in why
     assert f"perdure tasks complete {id} --as ID --role manager" in why
     assert "task approve" in asked.perdure("history", "expense/e-1").stdout
+    assert asked.json("tasks", "ls", "--status", "completed")["tasks"] == []
     assert [each["id"] for each in asked.json("ls")["instances"]] == ["expense/e-1"]
     assert len(asked.json("ls", "--workflow", "perdure.task")["instances"]) == 1
 

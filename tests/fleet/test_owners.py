@@ -159,12 +159,12 @@ async def test_messages_of_a_process_do_not_overtake_each_other_when_a_shard_com
 ) -> None:
     async with perdure.open(url, workflows=FLOWS) as engine:
         basket = await engine.start(collect, str(tmp_path / "ledger"), key="b")
-        door = engine._running.door
+        connection = engine._running.connection
         for number in range(0, 20, 2):
-            shard = door._shard_of(basket._to())
-            door.lead_to(lambda ref: None)
+            shard = connection._shard_of(basket._to())
+            connection.lead_to(lambda ref: None)
             await basket.send("item", number)  # by the inbox, as to any other process
-            door.lead_to(lambda ref: shard)  # noqa: B023
+            connection.lead_to(lambda ref: shard)  # noqa: B023
             await basket.send("item", number + 1)
         await basket.send("end")
 

@@ -95,6 +95,7 @@ async def test_nobody_answers(stage: Stage) -> None:
         with pytest.raises(AskTimeout, match="ask again with id='q'"):
             await handle.ask("question", timeout=0.01, id="q")
         asking = asyncio.create_task(handle.ask("question", id="q"))
+        await until(lambda: bool(engine._door._watchers))  # type: ignore[attr-defined]
         await handle.send("end")
 
         with pytest.raises(NotAnswered, match="has ended without an answer to 'question'"):
@@ -282,11 +283,11 @@ async def test_a_watch_that_is_left_leaves_nothing_behind(memory: Stage) -> None
         handle = await engine.start(flow)
         watch = handle.watch("n")
         assert await anext(watch) == 1
-        assert engine._door._watchers  # type: ignore[attr-defined]
+        assert engine._connection._watchers  # type: ignore[attr-defined]
 
         await watch.aclose()
 
-        assert not engine._door._watchers  # type: ignore[attr-defined]
+        assert not engine._connection._watchers  # type: ignore[attr-defined]
 
 
 def test_no_flow_can_publish_a_response() -> None:
@@ -457,7 +458,7 @@ async def test_who_asks_is_told_when_the_instance_becomes_stuck_later(memory: St
     async with memory.open(flow, replay=False) as engine:
         handle = await engine.start(flow)
         asking = asyncio.create_task(handle.ask("question"))
-        await until(lambda: bool(engine._door._watchers))  # type: ignore[attr-defined]
+        await until(lambda: bool(engine._connection._watchers))  # type: ignore[attr-defined]
         await handle.send("go")
         with pytest.raises(perdure.InstanceStuck):
             await asking

@@ -24,7 +24,7 @@ def told(frame: Frame) -> tuple[Any, ...]:
 
 
 def open_streams(engine: perdure.Engine) -> int:
-    return len(engine._door.streams)
+    return len(engine._connection.streams)
 
 
 class Doorbell:
@@ -404,7 +404,7 @@ async def test_an_error_of_a_listener_does_not_harm_the_step(memory: Stage, capl
     async with memory.open(waits) as engine:
         handle = await engine.start(waits)
         id = (await handle.summary()).id
-        engine._door.streams._streams[id] = [Broken()]
+        engine._connection.streams._streams[id] = [Broken()]
         await handle.send("go", "a")
 
         assert await handle.result(60) == "A"

@@ -93,8 +93,8 @@ async def test_a_plain_function_runs_in_a_thread_and_knows_which_step_it_is(stag
     assert (name, attempt) == ("draw", 1) and len(key) == 32
 
 
-async def test_no_more_run_at_once_than_the_queue_allows(stage: Stage) -> None:
-    async with stage.open(waiter, queues={"images": 2}) as engine:
+async def test_no_more_run_at_once_than_the_queue_allows(disk: Stage) -> None:
+    async with disk.open(waiter, queues={"images": 2}) as engine:
         handles = [await engine.start(waiter, name, key=name) for name in "abc"]
         await until(lambda: len(ran) == 2)
         await becomes(handles[2], "running")  # held: it waits for a place in this engine
@@ -117,8 +117,8 @@ async def test_an_instance_whose_step_is_in_a_queue_waits(stage: Stage) -> None:
         assert await handle.result(60) == "a"
 
 
-async def test_a_queue_that_nobody_serves_is_an_error_that_names_what_there_is(stage: Stage) -> None:
-    async with stage.open(album) as engine:
+async def test_a_queue_that_nobody_serves_is_an_error_that_names_what_there_is(disk: Stage) -> None:
+    async with disk.open(album) as engine:
         handle = await engine.start(album, 400)
 
         with pytest.raises(perdure.InstanceFailed, match=r"no executor is named 'images' in this engine; there are: "):
@@ -234,7 +234,7 @@ async def test_a_function_without_a_name_is_refused(stage: Stage) -> None:
         assert await (await engine.start(nameless)).result(60)
 
 
-async def test_a_function_that_is_gone_fails_for_good(stage: Stage) -> None:
+async def test_a_function_that_is_gone_fails_for_good(disk: Stage) -> None:
     def local() -> None: ...
 
     local.__qualname__ = "gone"
@@ -247,7 +247,7 @@ async def test_a_function_that_is_gone_fails_for_good(stage: Stage) -> None:
             return str(error)
         return ""
 
-    async with stage.open(flow, queues={"images": 1}) as engine:
+    async with disk.open(flow, queues={"images": 1}) as engine:
         assert f"there is no function gone in the module {__name__}" in await (await engine.start(flow)).result(60)
 
 

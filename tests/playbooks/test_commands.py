@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import textwrap
 
 from click.testing import CliRunner
 
@@ -90,3 +91,50 @@ def test_put_needs_no_engine_of_another_process(tmp_path):
         assert called("playbooks", "put", str(file), "--db", url).exit_code == 0
 
     assert len(json.loads(called("playbooks", "ls", "--json", "--db", url).stdout)) == 2
+
+
+def test_a_patch_without_an_engine_is_refused_if_it_cannot_be_meant(tmp_path):
+    url = str(tmp_path / "p.db")
+    asyncio.run(waiting_at_a_gate(url))
+
+    near = called("playbooks", "patch", "k", "goo=true", "--db", url)
+    text = called("playbooks", "patch", "k", "go=yes", "--db", url)
+    late = called("playbooks", "patch", "k", "go=true", "--if-version", "3", "--db", url)
+    good = called("playbooks", "patch", "k", "go=true", "--if-version", "0", "--db", url)
+
+    assert [each.exit_code for each in (near, text, late, good)] == [4, 4, 4, 0]
+    assert "the playbook has no ctx key goo; did you mean go?" in near.stderr
+    assert "ctx.go is true or false, as its first value is, found text" in text.stderr
+
+
+def test_run_doubts_a_key_that_is_near_to_one_of_the_workload(tmp_path):
+    file = tmp_path / "p.yaml"
+    file.write_text(HEAD + "workload: {names: [a], more: 1}\nworkflow: [{step: a, tool: {kind: noop, result: 1}}]\n")
+
+    told = called("run", str(file), "--set", "nams=1", "--set", "other=1")
+
+    assert told.exit_code == 0
+    assert "the workload has no key nams; did you mean names?" in told.stderr
+    assert "other" not in told.stderr.partition("started")[0]
+
+
+def test_why_names_the_file_of_a_playbook_that_no_engine_runs(tmp_path):
+    url = str(tmp_path / "p.db")
+    asyncio.run(waiting_at_a_gate(url))
+
+    assert "perdure run FILE " in called("why", "k", "--db", url).stdout
+
+
+def test_a_command_that_does_not_exist_gets_a_hint():
+    assert "Did you mean check?" in called("chek").output
+    assert "Did you mean simulate?" in called("playbooks", "simulat").output
+
+
+def test_simulate_takes_a_playbook_that_waits_for_a_patch(tmp_path):
+    file = tmp_path / "p.yaml"
+    file.write_text(HEAD + textwrap.dedent(SLOW))
+
+    told = called("playbooks", "simulate", str(file), "--runs", "1", "--crash")
+
+    assert told.exit_code == 0
+    assert "none made a difference" in told.stdout

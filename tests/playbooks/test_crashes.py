@@ -165,8 +165,8 @@ def test_a_crash_between_two_actions_repeats_neither(commit):
         world.run()
 
         assert handle.result() == 2
-        assert len(world._stage.deaths) == 1
-        assert [run.location for run in world._stage.runs] == ["s/a", "s/b"]
+        assert len(world._simulation.deaths) == 1
+        assert [run.location for run in world._simulation.runs] == ["s/a", "s/b"]
 
 
 def test_a_retry_delay_survives_a_restart_and_holds_no_slot():
@@ -186,11 +186,11 @@ def test_a_retry_delay_survives_a_restart_and_holds_no_slot():
         assert str(handle.status) == "waiting"
         world.crash()
         world.advance(199)
-        assert len(world._stage.runs) == 1
+        assert len(world._simulation.runs) == 1
         world.advance(2)
 
         assert handle.result() == "done"
-        assert [run.attempt for run in world._stage.runs] == [1, 2]
+        assert [run.attempt for run in world._simulation.runs] == [1, 2]
 
 
 def test_a_late_receipt_is_stale():
@@ -200,9 +200,9 @@ def test_a_late_receipt_is_stale():
         handle = world.start(playbook, {})
         address = Address("p", handle.key)
         late = ReceiptArrived(Identity(address, 1).intent("s/a", 1), Receipt("ok", encode({"result": "late"})))
-        world._stage.request(address, late, "a late receipt")
+        world._simulation.request(address, late, "a late receipt")
         world.run()
-        (process,) = world._stage.processes
+        (process,) = world._simulation.processes
         assert process.shard.kernel.counts["stale"] == 1
         handle.send("go")
 

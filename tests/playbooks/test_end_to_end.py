@@ -203,7 +203,7 @@ def test_the_deadline_of_a_gate_that_passes_while_no_engine_runs_fires(word, res
         handle = world.start(playbook, {})
         world.crash()
         world.advance(timedelta(hours=23))
-        assert world._stage.owners == 1, "nothing runs yet"
+        assert world._simulation.owners == 1, "nothing runs yet"
         world.advance(timedelta(hours=2))
 
         assert handle.result() == result

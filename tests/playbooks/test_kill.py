@@ -51,7 +51,7 @@ def test_max_in_flight_holds_over_a_hundred_crashes():
         world.advance(3600)
 
         assert handle.result() == list(range(900))
-        assert len(world._stage.deaths) == 100
+        assert len(world._simulation.deaths) == 100
         assert max(open_calls(handle.history())) == 3
 
 

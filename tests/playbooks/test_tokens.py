@@ -51,7 +51,7 @@ def test_a_denied_token_waits_and_a_patch_admits_it_in_one_entry():
     [
         ({"set": {"locked": 2}}, "ctx.locked has patch: false"),
         ({"set": {"open": True}, "if_ctx_version": 7}, "ctx has version 0, not 7: read it again"),
-        ({"set": {"open": "yes"}}, "ctx.open is of another type than its first value, found a text"),
+        ({"set": {"open": "yes"}}, "ctx.open is true or false, as its first value is, found text"),
         ({"set": {"opne": True}}, "the playbook has no ctx key opne; did you mean open?"),
         ({"set": {}}, 'a patch is {"set": {key: value}}, with if_ctx_version if you want'),
         ([1], 'a patch is {"set": {key: value}}, with if_ctx_version if you want'),

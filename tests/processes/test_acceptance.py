@@ -165,7 +165,7 @@ async def test_a_late_reply_is_stale(url: str):
         (call,) = await handle.waiting()
         await until(lambda: _waits_for(handle, "a/on_timeout/m"))
         entries = len(await handle.history())
-        await engine._door.put(handle._to(), ReceiptArrived(bytes.fromhex(call.intent), Receipt("ok", b"\xf6")))
+        await engine._connection.put(handle._to(), ReceiptArrived(bytes.fromhex(call.intent), Receipt("ok", b"\xf6")))
         assert len(await handle.history()) == entries
         await handle.send("go")
         assert await handle.result(timeout=60) == "in time"

@@ -104,6 +104,7 @@ def test_constructors_are_frozen_and_equal_by_what_they_mean():
         (lambda: 1 in state.a, "fn.contains"),
         (lambda: len(state.a), "fn.length"),
         (lambda: list(state.a), "Repeat"),
+        (lambda: f"Approve {state.a}", r"fn.concat\(..., state.a\)"),
         (lambda: state.a(1), "a function is called by its name"),
         (lambda: fn.map(state.a, lambda x, y: x), "one parameter"),
         (lambda: setattr(state, "a", 1), "Set"),

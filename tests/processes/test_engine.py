@@ -31,6 +31,7 @@ from perdure.processes import (
     Call,
     Complete,
     ContinueWith,
+    Decide,
     Fail,
     Parallel,
     Process,
@@ -563,6 +564,30 @@ async def test_an_instance_is_drawn_with_what_its_journal_says_and_as_it_was(url
     assert states == {"start": "done", "a": "done", "t": "done", "t2": "open", "end": "not reached"}
     assert {node["title"]: node["state"] for node in then["nodes"]}["t"] == "open"
     assert [(node["x"], node["y"]) for node in now["nodes"]] == [(node["x"], node["y"]) for node in then["nodes"]]
+
+
+async def test_a_picture_shows_the_way_that_an_instance_took():
+    process = small(
+        "1.0.0",
+        Timer("t", after=timedelta(milliseconds=1)),
+        Receive("early", "go"),
+        Decide("ask", True, [Set("asked", True)]),
+        Decide("first", state.asked, [Complete("first")]),
+        Set("later", True),
+        Receive("never", "never"),
+    )
+    async with perdure.open(":memory:", workflows=[process]) as engine:
+        handle = await engine.start(process, key="a")
+        await handle.send("go")
+        await handle.result(timeout=20)
+        picture = json.loads(await handle.draw("json"))
+
+    states = {node["location"]: node["state"] for node in picture["nodes"]}
+    taken = {"": "done", "t": "done", "early": "done", "ask": "done", "ask/then/asked": "done"}
+    rest = {"first": "done", "first/then/complete": "done", "later": "not reached", "never": "not reached"}
+    assert states == {**taken, **rest, "end": "not reached"}
+    went = [(picture["nodes"][line["from"]]["title"], line["label"]) for line in picture["edges"] if line["went"]]
+    assert ("ask", "yes") in went and ("ask", "no") not in went
 
 
 async def _has_task(engine: perdure.Client) -> bool:

@@ -477,7 +477,7 @@ class Audited(WorkflowTrial):
         super().__init__(workflows[0], *given, **options)
         self._workflows = workflows
 
-    def _stage(self, schedule: Schedule, **options: Any) -> UserSimulation:
+    def _simulation(self, schedule: Schedule, **options: Any) -> UserSimulation:
         stage = UserSimulation(*self._workflows, ours=True, handlers=self.handlers, **options)
         stage.scripts.update({name: Script(name, does) for name, does in self.script.items()})
         return stage

@@ -145,19 +145,19 @@ async def test_each_who_hears_that_the_engine_is_closed_hears_it_by_an_error_of_
 
 
 async def test_a_published_value_wakes_those_who_wait_for_its_name() -> None:
-    door = LocalConnection(MemoryStore(MemoryDatabase()), print)
-    a, b, both = door.changes(1, "a"), door.changes(1, "b"), door.changes(1)
+    connection = LocalConnection(MemoryStore(MemoryDatabase()), print)
+    a, b, both = connection.changes(1, "a"), connection.changes(1, "b"), connection.changes(1)
     for changes in (a, b, both):
         await anext(changes)  # the look at what is there
     told = {name: asyncio.create_task(anext(changes)) for name, changes in (("a", a), ("b", b), ("both", both))}
     await asyncio.sleep(0)
 
-    door.published(1, "a")
+    connection.published(1, "a")
     await told["a"]
     await told["both"]
     assert not told["b"].done()
 
-    door.ended(1, Address("w", "k"), Outcome(Status.COMPLETED))
+    connection.ended(1, Address("w", "k"), Outcome(Status.COMPLETED))
     await told["b"]
     for changes in (a, b, both):
         await changes.aclose()
@@ -338,38 +338,38 @@ def shard_on(
     failed: Callable[[Report], None] = lambda report: None,
     clock: Clock | None = None,
 ) -> tuple[Shard, LocalConnection]:
-    door = LocalConnection(store, failed)
+    connection = LocalConnection(store, failed)
     shard = Shard(
         store,
         clock or SystemClock(asyncio.get_running_loop()),
         [InlineExecutor()],
         workflows,
         owner="test",
-        listener=door,
+        listener=connection,
     )
-    door.lead_to(lambda ref: shard)
+    connection.lead_to(lambda ref: shard)
     opened: list[Exception | None] = []
     shard.open(opened.append)
     assert opened == [None]
-    return shard, door
+    return shard, connection
 
 
-async def start_by_hand(door: LocalConnection, key: str, value: int) -> int:
+async def start_by_hand(connection: LocalConnection, key: str, value: int) -> int:
     address = Address("one_step", key)
-    return await door.put(address, Started("one_step", key, one_step.encode_input((value,), {}), b"seed"))
+    return await connection.put(address, Started("one_step", key, one_step.encode_input((value,), {}), b"seed"))
 
 
 @pytest.mark.parametrize("when", ["fail_before", "fail_after"])
 async def test_a_failed_commit_is_told_to_the_caller_and_repeating_the_call_is_harmless(when: str) -> None:
     store = FailingStore()
-    shard, door = shard_on(store, one_step)
+    shard, connection = shard_on(store, one_step)
     setattr(store, when, 1)
 
     with pytest.raises(perdure.StoreFailed):
-        await start_by_hand(door, "k", 5)
-    instance = await start_by_hand(door, "k", 5)
+        await start_by_hand(connection, "k", 5)
+    instance = await start_by_hand(connection, "k", 5)
 
-    outcome = await door.outcome(Address("one_step", "k"), instance, 5)
+    outcome = await connection.outcome(Address("one_step", "k"), instance, 5)
     assert one_step.decode_result(outcome.value or b"") == 5
     assert len(store.database.heads) == 1
     shard.release()
@@ -389,11 +389,11 @@ async def test_a_receipt_survives_a_failed_commit_and_the_step_does_not_run_agai
     async def flow(ctx: perdure.Context) -> str:
         return await ctx.step("step", step)
 
-    shard, door = shard_on(store, flow)
+    shard, connection = shard_on(store, flow)
     address = Address("flow", "k")
-    instance = await door.put(address, Started("flow", "k", flow.encode_input((), {}), b"seed"))
+    instance = await connection.put(address, Started("flow", "k", flow.encode_input((), {}), b"seed"))
 
-    outcome = await door.outcome(address, instance, 10)
+    outcome = await connection.outcome(address, instance, 10)
     assert flow.decode_result(outcome.value or b"") == "once"
     assert runs == [1]
     shard.release()
@@ -414,11 +414,11 @@ async def test_a_hook_hears_of_a_failure_after_its_commit_and_at_most_once(when:
         await ctx.attempt("step", step)
         return "caught"
 
-    shard, door = shard_on(store, flow, failed=lambda report: rows.append(len(store.database.journal)))
+    shard, connection = shard_on(store, flow, failed=lambda report: rows.append(len(store.database.journal)))
     address = Address("flow", "k")
-    instance = await door.put(address, Started("flow", "k", flow.encode_input((), {}), b"seed"))
+    instance = await connection.put(address, Started("flow", "k", flow.encode_input((), {}), b"seed"))
 
-    outcome = await door.outcome(address, instance, 10)
+    outcome = await connection.outcome(address, instance, 10)
     assert flow.decode_result(outcome.value or b"") == "caught"
     assert rows == told, "the rows of the journal when the hook was told: its commit had failed first"
     shard.release()
@@ -440,9 +440,9 @@ async def test_what_comes_at_once_may_be_larger_than_a_batch() -> None:
     async def flow(ctx: perdure.Context, text: str) -> int:
         return len(text)
 
-    shard, door = shard_on(MemoryStore(), flow, clock=Impatient(asyncio.get_running_loop()))
+    shard, connection = shard_on(MemoryStore(), flow, clock=Impatient(asyncio.get_running_loop()))
     large = flow.encode_input(("x" * 5_000_000,), {})
-    starts = [door.put(Address("flow", key), Started("flow", key, large, b"seed")) for key in "abc"]
+    starts = [connection.put(Address("flow", key), Started("flow", key, large, b"seed")) for key in "abc"]
 
     async with asyncio.timeout(60):
         assert await asyncio.gather(*starts) == [1, 2, 3]

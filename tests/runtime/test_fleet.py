@@ -87,12 +87,12 @@ async def test_a_renewal_names_a_shard_that_is_being_taken_so_that_it_is_not_giv
 
     def make(number: int) -> Shard:
         clock = SystemClock(asyncio.get_running_loop())
-        return Shard(store, clock, [InlineExecutor()], [], owner="test", listener=door, number=number, shards=4)
+        return Shard(store, clock, [InlineExecutor()], [], owner="test", listener=connection, number=number, shards=4)
 
     leases = SlowLeases()
     leases.lease = 600  # nothing is renewed by itself
     fleet = Fleet(leases, "test", make)
-    door = FleetConnection(store, lambda report: None, fleet)
+    connection = FleetConnection(store, lambda report: None, fleet)
     leases.answer = asyncio.get_running_loop().create_future()
     leases.answer.set_result(LeaseStanding({}, (2,), 4))
     opening = asyncio.create_task(fleet.open())
@@ -202,7 +202,7 @@ async def test_steps_of_a_fleet_tell_how_far_they_are(postgres: str) -> None:
     async with perdure.open(postgres, workflows=[tells]) as engine:
         handles = [await engine.start(tells, key=str(n)) for n in range(4)]
         heard = asyncio.gather(*map(chunks, handles))
-        await until(lambda: len(engine._door.streams) == 4)
+        await until(lambda: len(engine._connection.streams) == 4)
         go.set()
         assert await asyncio.wait_for(heard, 60) == [["on the loop", "in a thread"]] * 4
 
@@ -227,3 +227,41 @@ async def test_an_engine_of_a_fleet_runs_so_many_steps_at_once_as_it_was_told(po
         await asyncio.gather(*(handle.result(60) for handle in handles))
 
     assert most == [2]
+
+
+async def test_a_call_that_was_cut_and_asks_once_more_leaves_the_next_delivery_alone(postgres: str) -> None:
+    begun, again, asked = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def last_words() -> None:
+        about = perdure.step_info()
+        await again.wait()
+        asked.set()
+        await about.ask("price", "of the first delivery")
+
+    async def clerk() -> str:
+        about = perdure.step_info()
+        if about.delivery == 1:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await last_words()
+        again.set()
+        await asked.wait()
+        for _ in range(50):  # so that what the first delivery asks comes first
+            await asyncio.sleep(0)
+        return str(await about.ask("price", "of the next"))
+
+    @perdure.flow
+    async def shop(ctx: perdure.Context) -> str:
+        work = asyncio.create_task(ctx.step("clerk", clerk))
+        message = await ctx.receive("price")
+        message.complete(message.body)
+        return await work
+
+    async with perdure.open(postgres, workflows=[shop]) as engine:
+        handle = await engine.start(shop, key="k")
+        await begun.wait()
+        for shard in engine._running.shards:
+            shard.fall(LeaseLost("for a test"))
+        assert await handle.result(60) == "of the next"

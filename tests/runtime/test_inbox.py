@@ -41,11 +41,11 @@ async def hears(ctx: perdure.Context) -> list[str]:
 
 async def test_an_answer_of_the_store_that_is_older_than_a_commit_delivers_nothing_twice() -> None:
     store, clock = LateStore(), SystemClock(asyncio.get_running_loop())
-    door = LocalConnection(store, lambda report: None)
-    shard = Shard(store, clock, [InlineExecutor()], [hears], owner="test", listener=door, poll=10**18)
-    door.lead_to(lambda ref: shard)
+    connection = LocalConnection(store, lambda report: None)
+    shard = Shard(store, clock, [InlineExecutor()], [hears], owner="test", listener=connection, poll=10**18)
+    connection.lead_to(lambda ref: shard)
     shard.open(lambda error: None)
-    handle = await Client(door, Workflows([hears])).start(hears, key="k")
+    handle = await Client(connection, Workflows([hears])).start(hears, key="k")
     store.answer()  # of the look at the opening
 
     await RemoteConnection(store).put(handle.address, Message("word", encode("once")))  # it has no id

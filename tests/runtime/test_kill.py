@@ -67,7 +67,7 @@ async def recorded_deliveries(url: str) -> dict[tuple[str, str], int]:
     """How often the journal says that each step was handed out; also checks that every instance completed."""
     found: dict[tuple[str, str], int] = {}
     async with perdure.connect(url) as client:
-        queries = client._door.queries
+        queries = client._connection.queries
         before = 0
         while heads := await client.instances(before=before, limit=100):
             before = heads[-1].id

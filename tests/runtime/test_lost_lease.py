@@ -62,17 +62,17 @@ class OneShard:
 
 def opened() -> tuple[SilentStore, Shard, FleetConnection]:
     store, fleet = SilentStore(), OneShard()
-    door = FleetConnection(store, lambda report: None, fleet)
+    connection = FleetConnection(store, lambda report: None, fleet)
     clock = SystemClock(asyncio.get_running_loop())
-    shard = Shard(store, clock, [InlineExecutor()], [nothing], owner="test", listener=door)
+    shard = Shard(store, clock, [InlineExecutor()], [nothing], owner="test", listener=connection)
     fleet.shard = shard
     shard.open(lambda error: None)
-    return store, shard, door
+    return store, shard, connection
 
 
-def start(door: FleetConnection, key: str) -> asyncio.Task[int]:
+def start(connection: FleetConnection, key: str) -> asyncio.Task[int]:
     event = Started("nothing", key, nothing.encode_input((), {}), b"seed")
-    return asyncio.create_task(door.put(Address("nothing", key), event))
+    return asyncio.create_task(connection.put(Address("nothing", key), event))
 
 
 async def turns(count: int = 5) -> None:
@@ -82,9 +82,9 @@ async def turns(count: int = 5) -> None:
 
 
 async def test_whose_commit_is_under_way_hears_that_nobody_knows() -> None:
-    store, shard, door = opened()
+    store, shard, connection = opened()
     store.silent = True
-    under_way = start(door, "under way")
+    under_way = start(connection, "under way")
     await turns()
 
     shard.fall(LOST)
@@ -95,11 +95,11 @@ async def test_whose_commit_is_under_way_hears_that_nobody_knows() -> None:
 
 
 async def test_what_was_in_no_commit_yet_goes_to_the_new_owner_by_the_inbox() -> None:
-    store, shard, door = opened()
+    store, shard, connection = opened()
     store.silent = True
-    under_way = start(door, "under way")
+    under_way = start(connection, "under way")
     await turns()
-    behind = start(door, "behind")
+    behind = start(connection, "behind")
     await turns()
 
     shard.fall(LOST)

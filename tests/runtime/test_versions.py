@@ -29,11 +29,11 @@ class Place:
         self.store = MemoryStore()
         self.asked: list[tuple[str, str]] = []
         self.found: Callable[[Any], None] = lambda workflow: None
-        door = LocalConnection(self.store, lambda report: None)
+        connection = LocalConnection(self.store, lambda report: None)
         clock = SystemClock(asyncio.get_running_loop())
         self.shard = Shard(store=self.store, clock=clock, executors=[], workflows=[version("1")], owner="test",
-                           listener=door, loader=self._load)  # fmt: skip
-        door.lead_to(lambda ref: self.shard)
+                           listener=connection, loader=self._load)  # fmt: skip
+        connection.lead_to(lambda ref: self.shard)
 
     def _load(self, name: str, version: str, found: Callable[[Any], None]) -> None:
         self.asked.append((name, version))

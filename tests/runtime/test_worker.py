@@ -118,7 +118,7 @@ class Place:
     async def engine(self, keys: Keyring | None = None) -> AsyncIterator[Client]:
         store, loop = MemoryStore(self.database), asyncio.get_running_loop()
         known: Workflows[Any] = Workflows(FLOWS)
-        door = LocalConnection(cast(Queries, store), lambda report: None)
+        connection = LocalConnection(cast(Queries, store), lambda report: None)
         executors: list[Executor] = [InlineExecutor(), ThreadExecutor()]
         self.shard = Shard(
             store,
@@ -126,18 +126,18 @@ class Place:
             executors,
             known,
             owner="engine",
-            listener=door,
+            listener=connection,
             enclosure=Enclosure(),
             verify=unsigned if keys is None else keys.judge,
         )
-        door.lead_to(lambda ref: self.shard)
+        connection.lead_to(lambda ref: self.shard)
         await asked(self.shard.open)
-        yield Client(door, known, read_catalog)
+        yield Client(connection, known, read_catalog)
         idle: asyncio.Future[None] = loop.create_future()
         self.shard.drain(lambda: idle.set_result(None))
         await idle
         self.shard.release()
-        door.close()
+        connection.close()
         for executor in executors:
             await executor.close()
         assert await store.check() == []

@@ -113,7 +113,8 @@ def test_read_only_refuses_every_verb_that_is_no_read():
         site.server._buckets._rate = site.server._buckets._burst = 1e9
         await (await site.engine.start("order", key="o-1")).until("waiting")
         client = await site.login()
-        found = {route.name: await asked(client, route, HERE) for route in ROUTES if not route.read}
+        writes = [route for route in ROUTES if not route.read and route.who != "executor"]
+        found = {route.name: await asked(client, route, HERE) for route in writes}
         listed = (await client.get(f"{API}/verbs")).json()["items"]
         may = (await client.get(f"{API}/instances/{HERE}")).json()["may"]
         return found, listed, may, await site.engine.handle("order", "o-1").status()

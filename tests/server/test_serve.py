@@ -159,7 +159,9 @@ def test_a_link_from_the_command_line_logs_in(shop):
         command = [sys.executable, "-m", "perdure", "access", "link", "--url", told["url"], "--actor", "bob", "--json"]
         made = subprocess.run([*command, "--db", str(shop / "shop.db")], capture_output=True, text=True, check=True)
         client = login({"url": told["url"], "login": json.loads(made.stdout)["login"]})
-        assert client.get("/api/v1/whoami").json()["id"] == "bob"
+        me = client.get("/api/v1/whoami").json()
+        assert (me["id"], me["grants"]) == ("bob", [])
+        assert "access grant bob" in made.stderr
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def _forget_receipts() -> list[tuple[Any, str, Any]]:
         calls = self._calls
         for intent, offer in calls.receipts.items():
             assert isinstance(offer.to, int)
-            calls.running[intent] = RunningCall(offer.to, Address("", ""), executor, Call(""), started=True)
+            calls.running[intent] = RunningCall(offer.to, Address("", ""), executor, Call(""), 1, started=True)
         calls.receipts.clear()
         begin(self, position)
 

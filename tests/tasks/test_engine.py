@@ -382,6 +382,7 @@ async def test_a_list_of_ended_tasks_shows_what_an_actor_may_see(url: str):
         (lambda tasks, id: tasks.list(order="size"), "created, due or priority"),
         (lambda tasks, id: tasks.list(limit=0), "at least 1"),
         (lambda tasks, id: tasks.list(name=7), "name= is a text"),
+        (lambda tasks, id: claim_itself(tasks), "give task.id"),
     ],
 )
 async def test_a_bad_call_is_told_what_to_write(file: str, call: Any, told: str):
@@ -393,6 +394,11 @@ async def test_a_bad_call_is_told_what_to_write(file: str, call: Any, told: str)
         with pytest.raises(BadCall, match=told):
             await call(engine.tasks, task.id)
         assert await engine.queries.height() == height
+
+
+async def claim_itself(tasks: Any) -> None:
+    (task,) = await tasks.list()
+    await tasks.claim(task, by=ANN)
 
 
 @pytest.mark.parametrize("id", ["", "x", "99", "-1", "1" * 30, 7, "²"])

@@ -309,7 +309,7 @@ def test_a_story_of_tasks_survives_a_crash_at_every_commit(
 class Audited(WorkflowTrial):
     """A crash test whose world has cells too, and whose auditor compares all tables with the journal."""
 
-    def _stage(self, schedule: Schedule, **options: Any) -> UserSimulation:
+    def _simulation(self, schedule: Schedule, **options: Any) -> UserSimulation:
         return UserSimulation(self.workflow, approval, buyer, ours=True, **options)
 
 

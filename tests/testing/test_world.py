@@ -69,12 +69,12 @@ def test_an_order_goes_its_way_without_a_second_of_real_time(world):
 def test_a_week_is_a_few_steps_of_the_clock_and_not_one_for_each_look_at_the_inbox(world):
     handle = world.start(order, "o-17", 4200)
     handle.send("decision", {"approved": True})
-    before = world._stage.steps
+    before = world._simulation.steps
 
     world.advance(WEEK)
 
     assert handle.result() == "shipped o-17"
-    assert world._stage.steps - before < 100
+    assert world._simulation.steps - before < 100
 
 
 def test_nothing_is_early_and_nothing_is_late(world):
@@ -201,7 +201,7 @@ def test_a_flow_that_goes_on_for_ever_is_cut_and_told(world):
             await ctx.sleep("nap", 1)
 
     world.start(restless)
-    world._stage.steps_max = 1000
+    world._simulation.steps_max = 1000
 
     with pytest.raises(CallerError, match="never comes to rest"):
         world.run()

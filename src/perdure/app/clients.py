@@ -29,8 +29,8 @@ async def connect(url: str | os.PathLike[str], *, workflows: Iterable[Any] = ())
     if is_server(url):
         from .fleets import connected
 
-        async with connected(str(url)) as door:
-            yield Client(door, cast(Workflows[Startable[Any]], known), read_catalog, stored)
+        async with connected(str(url)) as connection:
+            yield Client(connection, cast(Workflows[Startable[Any]], known), read_catalog, stored)
         return
     store = connect_store(url)
     try:
@@ -47,7 +47,7 @@ def run(
     workflows: Iterable[Any] = (),
     **kwargs: Any,
 ) -> Any:
-    """The one synchronous door: open, start, wait for the result, close."""
+    """The one synchronous way in: open, start, wait for the result, close."""
     if asyncio._get_running_loop() is not None:
         raise CallerError("perdure.run(...) is for code without an event loop; here: async with perdure.open(...)")
 

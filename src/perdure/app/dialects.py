@@ -168,16 +168,16 @@ def enclosure_of(gathered: Iterable[Gathered]) -> AbstractContextManager[None]:
     return _Nested(found)
 
 
-async def begin(door: Connection, beginnings: Iterable[Beginning], known: Workflows[Any]) -> None:
+async def begin(connection: Connection, beginnings: Iterable[Beginning], known: Workflows[Any]) -> None:
     """Instances that a dialect brings: each begins with the first open, and is checked by every later one."""
     for beginning in beginnings:
         address = beginning.address
-        head = await door.queries.head(address)
+        head = await connection.queries.head(address)
         if head is None:
-            started = Started(address.workflow, address.key, beginning.input, door.entropy(), beginning.version)
-            await door.put(address, started)
+            started = Started(address.workflow, address.key, beginning.input, connection.entropy(), beginning.version)
+            await connection.put(address, started)
         elif beginning.check is not None:
-            published = {name: await door.queries.published(head.id, name) for name in beginning.names}
+            published = {name: await connection.queries.published(head.id, name) for name in beginning.names}
             beginning.check(published, known)
 
 

@@ -62,19 +62,19 @@ class Engine(Client):
 
     def __init__(
         self,
-        door: LocalConnection,
+        connection: LocalConnection,
         running: RunningShards,
         workflows: Workflows[Startable[Any]],
         restore: Callable[[Stored], Workflow | None],
         secrets: Secrets | None = None,
     ) -> None:
-        super().__init__(door, workflows, read_catalog, stored)
+        super().__init__(connection, workflows, read_catalog, stored)
         self._secrets = secrets or EnvironmentSecrets()
         self._running = running
         self._restore_one = restore
-        self.processes = Definitions(door, "process", self._added)
-        self.playbooks = Definitions(door, "playbook", self._added)
-        self.follower = DefinitionFollower(door.queries, workflows, self._add)
+        self.processes = Definitions(connection, "process", self._added)
+        self.playbooks = Definitions(connection, "playbook", self._added)
+        self.follower = DefinitionFollower(connection.queries, workflows, self._add)
         self.hurry = asyncio.Event()
         """Set it to end the drain of a close at once: what still runs is parked, and loses no attempt."""
 
@@ -203,16 +203,20 @@ async def open(
     try:
         async with _running(url, setup, prepare) as running:
             engine = Engine(
-                running.door, running, cast(Workflows[Startable[Any]], known), restore, effects.around.secrets
+                running.connection, running, cast(Workflows[Startable[Any]], known), restore, effects.around.secrets
             )
             bulks.begin(engine)
             try:
                 await _settled(running.shards)
                 for each in gathered:
-                    await begin(running.door, each.beginnings, known)
+                    await begin(running.connection, each.beginnings, known)
                     for given in each.definitions:
-                        engine.kept(given, await keep(running.door, given))
-                with collector.seldom(), _sweeping(engine, known, retention), _following(running.door, engine.follower):
+                        engine.kept(given, await keep(running.connection, given))
+                with (
+                    collector.seldom(),
+                    _sweeping(engine, known, retention),
+                    _following(running.connection, engine.follower),
+                ):
                     yield engine
             finally:
                 step = info.current.get(None)
@@ -221,7 +225,7 @@ async def open(
                         shard.leave(step.intent)
                 await running.stop(drain, engine.hurry)
                 await drained(asyncio.ensure_future(hooks.ended()), drain, engine.hurry)
-                running.door.close()
+                running.connection.close()
     finally:
         await hooks.close()
         for executor in executors:
@@ -229,9 +233,9 @@ async def open(
 
 
 @contextmanager
-def _following(door: LocalConnection, follower: DefinitionFollower) -> Iterator[None]:
+def _following(connection: LocalConnection, follower: DefinitionFollower) -> Iterator[None]:
     """While an engine runs, it hears of definitions that other processes put."""
-    door.when_redefined = follower.look
+    connection.when_redefined = follower.look
     task = asyncio.ensure_future(follower.run())
     try:
         yield
@@ -268,9 +272,9 @@ async def _running(
         queries = cast(Queries, store)
         setup.add_effects(queries)
         setup.executors += setup.serving.executors()
-        door = LocalConnection(queries, setup.failed)
-        shard = setup.shard(store, setup.executors, door)
-        door.lead_to(lambda ref: shard)
+        connection = LocalConnection(queries, setup.failed)
+        shard = setup.shard(store, setup.executors, connection)
+        connection.lead_to(lambda ref: shard)
 
         def prepared(done: Callable[[Exception | None], None]) -> None:
             def ended(task: asyncio.Task[None]) -> None:
@@ -282,7 +286,7 @@ async def _running(
             asyncio.ensure_future(prepare(queries)).add_done_callback(ended)
 
         await asked(lambda opened: shard.open(opened, prepared))
-        yield Alone(shard, door)
+        yield Alone(shard, connection)
     finally:
         store.close()
 
@@ -304,7 +308,7 @@ class RunningShards(Protocol):
     """What runs in this process."""
 
     @property
-    def door(self) -> LocalConnection: ...
+    def connection(self) -> LocalConnection: ...
 
     @property
     def shards(self) -> list[Shard]: ...
@@ -322,9 +326,9 @@ class RunningShards(Protocol):
 class Alone:
     """One shard, as long as the process lives."""
 
-    def __init__(self, shard: Shard, door: LocalConnection) -> None:
+    def __init__(self, shard: Shard, connection: LocalConnection) -> None:
         self.shards = [shard]
-        self.door = door
+        self.connection = connection
         self.past: Counter[str] = Counter()
 
     async def stop(self, drain: float, hurry: asyncio.Event) -> None:

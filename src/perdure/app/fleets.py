@@ -26,9 +26,9 @@ POLL: Final = int(POLL_SECONDS * 1e9)
 class Member:
     """This process, as one of those that run the shards of a database."""
 
-    def __init__(self, fleet: Fleet, door: FleetConnection, workers: list[Serves]) -> None:
+    def __init__(self, fleet: Fleet, connection: FleetConnection, workers: list[Serves]) -> None:
         self._fleet = fleet
-        self.door = door
+        self.connection = connection
         self._workers = workers
         self._working = [asyncio.create_task(worker.run()) for worker in workers]
 
@@ -57,13 +57,13 @@ async def joined(url: str, setup: Setup, prepare: Callable[[Queries], Awaitable[
 
         def make(number: int) -> Shard:
             store, shards = database.store(number), database.shards
-            return setup.shard(store, shared.faces(), door, number=number, shards=shards, poll=POLL)
+            return setup.shard(store, shared.faces(), connection, number=number, shards=shards, poll=POLL)
 
         fleet = Fleet(database, setup.owner, make)
-        door = FleetConnection(database.queries, setup.failed, fleet)
+        connection = FleetConnection(database.queries, setup.failed, fleet)
         database.listen(fleet.hinted)
         await fleet.open()
-        yield Member(fleet, door, setup.serving.workers(database.jobs))
+        yield Member(fleet, connection, setup.serving.workers(database.jobs))
     finally:
         await database.close()
 

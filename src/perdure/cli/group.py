@@ -20,6 +20,12 @@ DEBUG = "perdure.debug"
 class Verbs(click.Group):
     """The commands are known by name only until one of them is used, so that help is quick."""
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        _meant(self, ctx, args)
+        return super().resolve_command(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(dict.fromkeys(name.partition(" ")[0] for name in VERBS))
 
@@ -70,12 +76,29 @@ class Verbs(click.Group):
             raise _told(ctx, Stopped("interrupted", Exit.INTERRUPTED, kind="Interrupted")) from error
 
 
+def _meant(group: click.Group, ctx: click.Context, args: list[str]) -> None:
+    """Refuse a word that is no command, with the one that was meant."""
+    name = args[0] if args else ""
+    known = group.list_commands(ctx)
+    if name and not name.startswith("-") and group.get_command(ctx, name) is None:
+        from difflib import get_close_matches  # here: help is quick without it
+
+        near = get_close_matches(name, known, 1, 0.6)
+        ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]}?" if near else ""))
+
+
 class Group(click.Group):
     """The verbs of two words that begin with the same one."""
 
     def __init__(self, name: str) -> None:
         help_names = {"help_option_names": ["-h", "--help"]}
         super().__init__(name, help=GROUPS[name], context_settings=help_names, no_args_is_help=True)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        _meant(self, ctx, args)
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name.partition(" ")[2] for name in VERBS if name.startswith(f"{self.name} ")]

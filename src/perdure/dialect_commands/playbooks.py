@@ -17,8 +17,11 @@ from perdure.drawing import draw as drawn
 from perdure.kernel.events import Address
 from perdure.kernel.moment import when
 from perdure.playbooks.document import formatted
+from perdure.playbooks.model import from_bytes
+from perdure.playbooks.patch import refusal
 from perdure.playbooks.picture import graph_of
 from perdure.playbooks.render import rendered
+from perdure.playbooks.scope import Compiler
 from perdure.runtime.client import Client
 from perdure.views.find import find_started
 
@@ -156,9 +159,13 @@ def patch(  # noqa: PLR0917
     said: dict[str, Any] = {key: value for key, value in (("by", by), ("reason", reason)) if value is not None}
 
     async def patch(client: Client) -> tuple[Address, Any]:
-        address, _ = await find_started(client, id)
+        address, head = await find_started(client, id)
         handle = client.handle(address.workflow, address.key)
-        if await client.queries.owner() is None:  # no engine could answer now
+        if await client.queries.owner() is None:  # no engine could answer now: what is known is said here
+            seen = await client.state(address.workflow, address.key, at=await client.queries.height())
+            stored = await client.playbooks.get(address.workflow, head.version)
+            if refused := refusal(seen["ctx_version"], Compiler(from_bytes(stored.definition)), body):
+                return address, {"refused": refused}
             await handle.send("ctx", body, **said)
             await console.warn_if_nobody_runs(client)
             return address, {"recorded": True}

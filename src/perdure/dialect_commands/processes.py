@@ -182,6 +182,8 @@ def draw(  # noqa: PLR0917
     console: Console, target: str, version: str, form: Any, direction: Any, at: int | None, output: str | None
 ) -> None:
     """NAME is a process that the database has, ID an instance of one (purchase/o-17)."""
+    if output is not None and output.lower().endswith((".png", ".jpg", ".jpeg", ".gif", ".pdf")):
+        raise Stopped(f"-o {output}: a picture is svg, mermaid or json; a browser shows and prints svg")
     if ":" in target or target.endswith((".yaml", ".yml", ".json")):
         picture = _given(target).draw(form, direction)
     else:

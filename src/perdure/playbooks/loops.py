@@ -8,6 +8,7 @@ from perdure.codec import decode
 from perdure.expressions import NeedsRead
 from perdure.kernel.receipt import Receipt
 
+from .kinds import wrong_type
 from .pipeline import run_location
 from .scope import StepCode
 from .state import Frame, Open, Pipe, Run, Turns
@@ -246,8 +247,8 @@ def _items(value: Any) -> tuple[Any, int]:
             return [{"key": key, "value": value[key]} for key in sorted(value)], len(value)
         case _:
             pass
-    shown = "null" if value is None else type(value).__name__
-    raise Fault("not_iterable", f"a loop takes a list, a map or a whole number of at least 0, found {shown}")
+    found = wrong_type(value, ()) or "null"
+    raise Fault("not_iterable", f"a loop takes a list, a map or a whole number of at least 0, found a {found}")
 
 
 def _item(items: Any, index: int) -> Any:

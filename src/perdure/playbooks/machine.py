@@ -196,7 +196,7 @@ class PlaybookMachine:
 
     def _patch(self, turn: Turn, id: str, body: Any) -> None:
         """The message `ctx`: keys of ctx are changed by a person or another system."""
-        refused = refusal(self.state, self.compiler, body)
+        refused = refusal(self.state.ctx_version, self.compiler, body)
         if not refused:
             self.write_ctx(turn, body["set"])
             turn.note("patch", ", ".join(sorted(body["set"])))

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from .kinds import wrong_type
+from .kinds import WORDS, wrong_type
 from .problem import meant
 from .scope import Compiler
-from .state import State
 
 
-def refusal(state: State, compiler: Compiler, body: Any) -> str:
+def refusal(ctx_version: int, compiler: Compiler, body: Any) -> str:
     """Why a patch is refused; empty: it is not."""
     if not isinstance(body, dict) or not isinstance(body.get("set"), dict) or not body["set"]:
         return 'a patch is {"set": {key: value}}, with if_ctx_version if you want'
     if unknown := sorted(body.keys() - {"set", "if_ctx_version"}):
         return f"a patch has no key {unknown[0]}"
     version = body.get("if_ctx_version")
-    if version is not None and version != state.ctx_version:
-        return f"ctx has version {state.ctx_version}, not {version}: read it again"
+    if version is not None and version != ctx_version:
+        return f"ctx has version {ctx_version}, not {version}: read it again"
     declared = compiler.playbook.settings.ctx
     for key, value in sorted(body["set"].items()):
         known = declared.get(key)
@@ -28,7 +27,7 @@ def refusal(state: State, compiler: Compiler, body: Any) -> str:
         if known is not None and not known.patch:
             return f"ctx.{key} has patch: false"
         if known is not None and known.init is not None and (found := wrong_type(value, _types(known.init))):
-            return f"ctx.{key} is of another type than its first value, found a {found}"
+            return f"ctx.{key} is {WORDS[_types(known.init)[0]]}, as its first value is, found {found}"
     return ""
 
 

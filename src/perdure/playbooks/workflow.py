@@ -22,7 +22,7 @@ from .kinds import Kind
 from .machine import PlaybookMachine
 from .model import Definition, Playbook, net_of, to_bytes
 from .picture import graph_of
-from .problem import Problem
+from .problem import Problem, meant
 from .scope import Compiler
 from .state import state_of
 
@@ -131,6 +131,12 @@ class PlaybookWorkflow:
         if len(encoded) > VALUE_MAX:
             raise TooLarge(f"the input of {self.name}", len(encoded), VALUE_MAX)
         return encoded
+
+    def doubts(self, input: Any) -> list[str]:
+        """Keys of an input that the workload does not have, and that are near to one that it has."""
+        known = self.definition.playbook.workload
+        unknown = [str(key) for key in input if key not in known] if isinstance(input, dict) else []
+        return [f"the workload has no key {key}; {hint}" for key in unknown if (hint := meant(key, known))]
 
     def decode_result(self, value: bytes) -> Any:
         return decode(value)

@@ -67,13 +67,11 @@ class _Drawer:
         match step["kind"]:
             case "decide":
                 head = self.node("decision", name, at, _short(step["condition"]))
-                then = Branch("yes", self.row(step["then"], f"{at}/then/"))
-                return Choice(head, (then, Branch("no", self.row(step.get("otherwise", []), f"{at}/otherwise/"))))
+                otherwise = step.get("otherwise", [])
+                return Choice(head, (self.way("yes", step["then"], at, "then"), self.way("no", otherwise, at)))
             case "choose":
-                cases = [
-                    Branch(case["label"], self.row(case["steps"], f"{at}/{case['label']}/")) for case in step["cases"]
-                ]
-                other = Branch("otherwise", self.row(step.get("otherwise", []), f"{at}/otherwise/"))
+                cases = [self.way(case["label"], case["steps"], at, case["label"]) for case in step["cases"]]
+                other = self.way("otherwise", step.get("otherwise", []), at)
                 return Choice(self.node("decision", name, at), (*cases, other))
             case "repeat":
                 words = [f"{word} {_short(step[word])}" for word in ("over", "times", "while", "until") if word in step]
@@ -88,6 +86,11 @@ class _Drawer:
                 return self.guarded(inner, step, at)
             case _:
                 return self.guarded(self.plain(step, name, at), step, at)
+
+    def way(self, label: str, steps: list[dict[str, Any]], at: str, segment: str = "otherwise") -> Branch:
+        """A branch of a decision, and whether the instance took it."""
+        taken = None if self.marks is None else f"{at}/{segment}" in self.marks
+        return Branch(label, self.row(steps, f"{at}/{segment}/"), taken)
 
     def guarded(self, body: Node | Parallel, step: dict[str, Any], at: str) -> Part:
         sides = []

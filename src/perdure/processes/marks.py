@@ -34,6 +34,7 @@ class History:
         self._attempts: dict[str, int] = {}
         self._people: dict[str, str] = {}
         self._ended = ""
+        self._completes = False  # by a `Complete`
 
     def take(self, entries: Iterable[Entry]) -> History:
         for entry in entries:
@@ -63,7 +64,10 @@ class History:
         for note in decision.noted:
             word, _, location = note.partition(" ")
             if word in _DONE:
-                self._mark(location.rpartition("/")[0] if word == "branch" else location, "done")
+                self._mark(location, "done")
+                self._completes |= word == "end"
+                if word == "branch":
+                    self._mark(location.rpartition("/")[0], "done")
             elif word == "undo":
                 self._mark(location, "undone")
         for effect in decision.open if decision.outcome is None else ():
@@ -92,10 +96,11 @@ class History:
                 self._turns.setdefault(_place("/".join(parts[:number])), set()).add("/".join(parts[: number + 1]))
 
     def marks(self) -> dict[str, Mark]:
-        """By location without the numbers of turns."""
-        self._fill(self._data["steps"], "", reached=self._ended == "completed")
+        """By location without the numbers of turns. A branch that was taken has a mark too."""
+        to_the_end = self._ended == "completed" and not self._completes
+        self._fill(self._data["steps"], "", reached=to_the_end)
         found = {place: Mark(state, self._note(place)) for place, state in self._states.items()}
-        if self._ended == "completed":
+        if to_the_end:
             found.setdefault("end", Mark("done"))
         return found
 
@@ -116,11 +121,13 @@ class History:
                 if below[0] == "cases":
                     segment = step["cases"][below[1]]["label"]
                 ends = after and segment not in ("on_failure", "on_timeout", "on_unknown", "on_cancel", "undo")
-                known = any(each.startswith(f"{place}/{segment}/") for each in self._states)
-                inside |= self._fill(inner, f"{place}/{segment}/", reached=ends and known) or known
+                way = f"{place}/{segment}"
+                known = way in self._states or any(each.startswith(f"{way}/") for each in self._states)
+                inside |= self._fill(inner, f"{way}/", reached=ends and known) or known
             silent = step["kind"] in ("set", "set_reference", "repeat", "parallel", "decide", "choose")
-            if place not in self._states and silent and (after or inside):
-                self._states[place] = "done" if after else "open"
+            passed = after and step["kind"] == "receive"  # its message was there before
+            if place not in self._states and (passed or (silent and (after or inside))):
+                self._states[place] = "done" if after or self._ended == "completed" else "open"
             after = after or place in self._states
         return after
 

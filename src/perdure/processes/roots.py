@@ -137,6 +137,9 @@ class Expr:
     def __len__(self) -> NoReturn:
         raise TypeError(f"len() is computed at once: write fn.length({self!r})")
 
+    def __format__(self, spec: str) -> NoReturn:
+        raise TypeError(f"a text is made at once: write fn.concat(..., {self!r}) for f'...{{{self!r}}}'")
+
     def __iter__(self) -> NoReturn:
         raise TypeError(
             f"{self!r} has no elements before it runs: use Repeat(over=...), or fn.map(list, lambda x: ...)"

@@ -16,8 +16,8 @@ from .connection import Connection
 class AskingConnection:
     """Another connection, with `Asked` on each event that goes through it. What an event says itself stays."""
 
-    def __init__(self, door: Connection, asked: Asked) -> None:
-        self._inner, self._asked = door, asked
+    def __init__(self, connection: Connection, asked: Asked) -> None:
+        self._inner, self._asked = connection, asked
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

@@ -26,6 +26,7 @@ class RunningCall(msgspec.Struct, eq=False):
     address: Address
     executor: Executor
     effect: Call
+    delivery: int
     started: bool  # False: the engine stops; recorded, but not begun
     alarm: Alarm | None = None
     progress: Frame | None = None  # the newest
@@ -71,7 +72,7 @@ class Calls:
         executor = self._executors[effect.executor]
         core = self._core
         running = self.running[intent] = RunningCall(
-            publication.instance, publication.address, executor, effect, not core.closing
+            publication.instance, publication.address, executor, effect, publication.delivery, not core.closing
         )
         if core.closing:
             return  # it is parked with the others
@@ -104,8 +105,8 @@ class Calls:
     def requested(self, intent: bytes, delivery: int, id: str, name: str, body: bytes) -> None:
         """A running call asks its instance for something. The request is kept here until its answer is durable."""
         running = self.running.get(intent)
-        if running is None or self._core.closed:
-            return
+        if running is None or running.delivery != delivery or self._core.closed:
+            return  # an earlier delivery that was cut, and has not ended yet: it must not cut the next one
         request = running.requests[id] = Requested(intent, delivery, id, name, body)
         if not self._core.away:
             self._offer_request(running, request)

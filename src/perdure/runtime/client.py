@@ -64,21 +64,21 @@ class Client(Speaker):
 
     def __init__(
         self,
-        door: Connection,
+        connection: Connection,
         workflows: Workflows[Startable[Any]],
         catalog: Callable[[bytes | None], Catalog] | None = None,
         restore: Callable[[Queries], Awaitable[Workflows[Any]]] | None = None,
     ) -> None:
-        super().__init__(door)
+        super().__init__(connection)
         self._workflows = workflows
         self.read_catalog = catalog
         self._domain_events = DomainEvents(catalog)
         self._restore = restore
-        self.processes = Definitions(door, "process")
+        self.processes = Definitions(connection, "process")
         """Definitions of processes: put, activate, list."""
-        self.playbooks = Definitions(door, "playbook")
+        self.playbooks = Definitions(connection, "playbook")
         """Definitions of playbooks, as `processes`."""
-        self.tasks = Tasks(door)
+        self.tasks = Tasks(connection)
         """What people are asked for, by all workflows of this database."""
 
     @property
@@ -89,11 +89,11 @@ class Client(Speaker):
     @property
     def queries(self) -> Queries:
         """What can be asked of the database beyond its instances: who runs on it, whether it is whole."""
-        return self._door.queries
+        return self._connection.queries
 
     def changes(self) -> AsyncGenerator[None, None]:
         """Yields at once, and again whenever something was recorded."""
-        return self._door.changes(0)
+        return self._connection.changes(0)
 
     @overload
     async def start(
@@ -148,7 +148,7 @@ class Client(Speaker):
         `ls --parent`: the parent neither waits nor cancels. `by` is who asks: a flow knows it as `ctx.started_by`.
         """
         found = self._known(workflow) or await self._find(workflow)
-        await refuse_by_policy(self._door, self._workflows, found.name, "start")
+        await refuse_by_policy(self._connection, self._workflows, found.name, "start")
         await self._refuse_start(found)
         due = start_due(at, delay) if at is not None or delay is not None else 0
         if parent is not None and not isinstance(parent, Handle):
@@ -173,7 +173,7 @@ class Client(Speaker):
     ) -> Handle[Any]:
         """Start with input that came as JSON: an object is keyword arguments, an array positional ones."""
         found = self._known(workflow) or await self._find(workflow)
-        await refuse_by_policy(self._door, self._workflows, found.name, "start")
+        await refuse_by_policy(self._connection, self._workflows, found.name, "start")
         await self._refuse_start(found)
         due = start_due(at, delay) if at is not None or delay is not None else 0
         version = "" if isinstance(workflow, str) else workflow.version
@@ -198,8 +198,8 @@ class Client(Speaker):
         if reuse not in (None, "failed", "always"):
             raise CallerError(f'reuse={reuse!r}: a used key is started again if it "failed", or "always"')
         address = Address(workflow.name, checked_key(key))
-        door = self._door
-        seed = door.entropy()
+        connection = self._connection
+        seed = connection.entropy()
         given = checked_tags(tags)
         above = root if parent is not None and root != parent.instance else 0
         said = None if by is None else asked({"by": by})
@@ -216,8 +216,8 @@ class Client(Speaker):
             root=above,
             asked=said,
         )
-        instance = await door.put(address, event, new=key is None)
-        return Handle(door, address, workflow, instance, self._workflows)
+        instance = await connection.put(address, event, new=key is None)
+        return Handle(connection, address, workflow, instance, self._workflows)
 
     @overload
     def handle(self, workflow: Startable[R], key: str) -> Handle[R]: ...
@@ -266,14 +266,14 @@ class Client(Speaker):
         name = checked_text(workflow, "the name of a workflow")
         address = Address(name, checked_route_key(key))
         if at_least is not None:
-            await self._door.reached(checked_entry(at_least, "at_least"))
+            await self._connection.reached(checked_entry(at_least, "at_least"))
         known = self._workflows if name in self._workflows else await self._stored()
         if at is None:
-            return read_state(known, await record_now(self._door.queries, address))
-        height = await self._door.queries.height()
+            return read_state(known, await record_now(self._connection.queries, address))
+        height = await self._connection.queries.height()
         if checked_entry(at, "at") > height:
             raise CallerError(f"at={at}: the journal ends with entry {height}; at_least={at} waits for it")
-        return read_state(known, await record_at(self._door.queries, address, at))
+        return read_state(known, await record_at(self._connection.queries, address, at))
 
     async def code(self, name: str, version: str = "") -> Any:
         """The workflow that this process, or else the database, has; without a version the active one. None: none."""
@@ -285,7 +285,7 @@ class Client(Speaker):
 
     async def _stored(self) -> Workflows[Any]:
         """The workflows whose definitions the database has."""
-        return Workflows() if self._restore is None else await self._restore(self._door.queries)
+        return Workflows() if self._restore is None else await self._restore(self._connection.queries)
 
     async def instances(
         self,
@@ -323,7 +323,7 @@ class Client(Speaker):
             status,
             parent,
             checked_tags(tags, wanted=True),
-            await list_place(self._door.queries, before),
+            await list_place(self._connection.queries, before),
             limit,
             version=version,
             key_prefix=key_prefix,
@@ -333,13 +333,13 @@ class Client(Speaker):
             kept=True,
         )
         if name or parent or root or tags or key_prefix:
-            return [summary(row) for row in await self._door.queries.heads(wanted)]
+            return [summary(row) for row in await self._connection.queries.heads(wanted)]
         return [summary(row) for row in await self._of_users(wanted)]
 
     async def _of_users(self, wanted: Filter) -> list[HeadRow]:
         """Instances of built-in workflows, such as tasks, are listed only where a caller asks for them."""
         found: list[HeadRow] = []
-        while rows := await self._door.queries.heads(wanted):
+        while rows := await self._connection.queries.heads(wanted):
             found += [row for row in rows if not row.workflow.startswith(OWN)]
             if len(found) >= wanted.limit or len(rows) < wanted.limit:
                 break
@@ -363,7 +363,7 @@ class Client(Speaker):
         wanted = _reference(reference, parts)
         live: list[HeadRow] = []
         before = None
-        while len(live) < 2 and (rows := await self._door.queries.heads(Filter(tags=wanted, before=before))):
+        while len(live) < 2 and (rows := await self._connection.queries.heads(Filter(tags=wanted, before=before))):
             live += [row for row in rows if row.status not in TERMINAL]
             before = place_of(rows[-1])
         said = f"the reference {reference!r:.80}" + "".join(
@@ -386,15 +386,15 @@ class Client(Speaker):
         The same `id` twice is taken once; of another event it is refused, where that can be known (not in another
         process). `correlation` is passed on to all that the event leads to. `key` is checked: the key is in the event.
         """
-        catalog = await self._domain_events.catalog(self._door)
+        catalog = await self._domain_events.catalog(self._connection)
         name, body = catalog.encode(event, None if key is None else checked_route_key(key))
-        await self._domain_events.send(self._door, catalog, name, body, id, correlation)
+        await self._domain_events.send(self._connection, catalog, name, body, id, correlation)
 
     async def send_json(self, name: str, data: Any, *, id: str | None = None, correlation: str = "") -> None:
         """Send a domain event that came as JSON, by its name."""
-        catalog = await self._domain_events.catalog(self._door)
+        catalog = await self._domain_events.catalog(self._connection)
         name, body = catalog.encode_json(name, data)
-        await self._domain_events.send(self._door, catalog, name, body, id, correlation)
+        await self._domain_events.send(self._connection, catalog, name, body, id, correlation)
 
     async def open_effects(self, executor: str | None = None, *, after: str = "", limit: int = 100) -> list[OpenEffect]:
         """What waits for executors outside, or for one of them, in the order of the intents.
@@ -402,7 +402,7 @@ class Client(Speaker):
         `after` is the intent of the last one of the page before.
         """
         name = "" if executor is None else checked_text(executor, "the name of an executor")
-        return await open_effects(self._door.queries, name, intent_id(after) if after else b"", limit)
+        return await open_effects(self._connection.queries, name, intent_id(after) if after else b"", limit)
 
     async def answer(
         self,
@@ -432,17 +432,17 @@ class Client(Speaker):
         for part, what in ((receipt.value, "a receipt"), (receipt.by and receipt.by.cost, "a cost")):
             limited(part or b"", what)
         id = intent_id(intent.intent if isinstance(intent, OpenEffect) else intent)
-        row = await self._door.queries.work(id)
+        row = await self._connection.queries.work(id)
         if row is None or not row.kind.startswith(KIND):
             raise UnknownIntent(id.hex())
         seconds = seconds_of(wait)
-        since = 0 if seconds is None else await self._door.queries.height()
-        if await self._door.put(row.instance, ReceiptArrived(id, receipt)) == 0:  # another answer came first
+        since = 0 if seconds is None else await self._connection.queries.height()
+        if await self._connection.put(row.instance, ReceiptArrived(id, receipt)) == 0:  # another answer came first
             raise UnknownIntent(id.hex())
         if seconds is not None:
             try:
                 async with asyncio.timeout(seconds):
-                    queries, changes = self._door.queries, self._door.changes(row.instance)
+                    queries, changes = self._connection.queries, self._connection.changes(row.instance)
                     await wait_until_taken(
                         queries, changes, instance=row.instance, intent=id, executor=name, since=since
                     )
@@ -475,7 +475,7 @@ class Client(Speaker):
         name = workflow if isinstance(workflow, str) else workflow.name
         if isinstance(workflow, str) and (stored := (await self._stored()).active(name)) is not None:
             return cast(Startable[Any], stored)
-        rows = Workflows(await self._door.queries.workflows())
+        rows = Workflows(await self._connection.queries.workflows())
         row = rows.newest(name)
         if row is None or (self._workflows and name not in self._workflows):
             names = {*rows.names(), *self._workflows.names()}

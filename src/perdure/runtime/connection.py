@@ -85,20 +85,20 @@ class Connection(Protocol):
 class Speaker:
     """What callers hold speaks through a connection, on the event loop of that connection."""
 
-    def __init__(self, door: Connection) -> None:
-        self._any_loop = door  # for what does not wait
+    def __init__(self, connection: Connection) -> None:
+        self._any_loop = connection  # for what does not wait
 
     @property
-    def _door(self) -> Connection:
-        door = self._any_loop
+    def _connection(self) -> Connection:
+        connection = self._any_loop
         running = asyncio._get_running_loop()
-        if running is not door.loop and door.loop is not None:
+        if running is not connection.loop and connection.loop is not None:
             raise WrongLoop(
                 "this engine or client belongs to another event loop: from another thread write "
                 "asyncio.run_coroutine_threadsafe(engine.start(...), engine.loop).result(), or open a client here with "
                 "perdure.connect(url); inside a workflow use ctx.child(...), ctx.send(...) or a step"
             )
-        return door
+        return connection
 
 
 def refusal(refused: Refused) -> CallerError:

@@ -430,10 +430,10 @@ def _nowhere(ref: Ref) -> Shard | None:
     return None
 
 
-async def reached(door: Connection, seq: int) -> None:
-    async with aclosing(door.changes(0)) as changes:
+async def reached(connection: Connection, seq: int) -> None:
+    async with aclosing(connection.changes(0)) as changes:
         async for _ in changes:
-            if await door.queries.height() >= seq:
+            if await connection.queries.height() >= seq:
                 return
 
 

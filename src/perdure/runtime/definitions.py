@@ -45,8 +45,10 @@ class Storable(Protocol):
 class Definitions:
     """The definitions of one dialect. `added` hears of one that this engine is to run."""
 
-    def __init__(self, door: Connection, dialect: str, added: Callable[[Stored, Register], None] | None = None) -> None:
-        self._door = door
+    def __init__(
+        self, connection: Connection, dialect: str, added: Callable[[Stored, Register], None] | None = None
+    ) -> None:
+        self._connection = connection
         self._dialect = dialect
         self._added = added
 
@@ -57,7 +59,7 @@ class Definitions:
         they run on the highest version, unless a person activated another.
         """
         given = workflow.stored
-        register = await keep(self._door, given, activate=activate, by=by)
+        register = await keep(self._connection, given, activate=activate, by=by)
         if self._added is not None:
             self._added(given, register)
         return given.version
@@ -65,7 +67,7 @@ class Definitions:
     async def activate(self, name: str, version: str, *, by: By = None) -> None:
         """Make a version the one that new instances run on."""
         stored = await self.get(name, version)
-        handle = _handle(self._door, name)
+        handle = _handle(self._connection, name)
         answer = await handle.ask(ACTIVATE, decode(activate_body(version)), by=by)
         if answer.get("refused"):
             raise UnknownVersion(f"{name} has no version {version!r}")
@@ -74,7 +76,7 @@ class Definitions:
 
     async def list(self) -> list[tuple[str, Register]]:
         """The names, each with its versions and the active one."""
-        found = await registers(self._door.queries)
+        found = await registers(self._connection.queries)
         return [(name, register) for name, register in found if register.dialect == self._dialect]
 
     async def versions(self, name: str) -> tuple[Registered, ...]:
@@ -84,47 +86,47 @@ class Definitions:
     async def get(self, name: str, version: str = "") -> Stored:
         """A version of a definition, by default the active one."""
         register = await self._register(name)
-        found = await load.stored(self._door.queries, name, version)
+        found = await load.stored(self._connection.queries, name, version)
         if found is None:
             known = [each.version for each in register.versions]
             raise UnknownVersion(unknown(f"version of {name}", version, known, "put it there first"))
         return found
 
     async def _register(self, name: str) -> Register:
-        register = await load.register_of(self._door.queries, name)
+        register = await load.register_of(self._connection.queries, name)
         if register is None or register.dialect != self._dialect:
             names = [each for each, _ in await self.list()]
             raise UnknownWorkflow(unknown(self._dialect, name, names, "put it there first"))
         return register
 
 
-async def keep(door: Connection, given: Stored, *, activate: bool = False, by: By = None) -> Register:
+async def keep(connection: Connection, given: Stored, *, activate: bool = False, by: By = None) -> Register:
     """Put a definition into the journal, unless it is there already."""
-    register = await load.register_of(door.queries, given.name)
-    before = None if register is None else await load.stored(door.queries, given.name, given.version)
+    register = await load.register_of(connection.queries, given.name)
+    before = None if register is None else await load.stored(connection.queries, given.name, given.version)
     new = load.is_new(register, before, given, decode)
     if register is not None and not new and (not activate or register.active == given.version):
         return register
     if register is None:
         rule: Rule = "last" if given.rule == "last" else "highest"
-        started = Started(WORKFLOW, given.name, first_input(given.dialect, rule), door.entropy())
-        await door.put(address(given.name), started)
+        started = Started(WORKFLOW, given.name, first_input(given.dialect, rule), connection.entropy())
+        await connection.put(address(given.name), started)
     id = put_id(given.version, digest(given.definition), activate=activate)
     if activate:
-        id += f" {door.entropy().hex()}"  # a version may be activated again
+        id += f" {connection.entropy().hex()}"  # a version may be activated again
     body = decode(put_body(given.version, given.definition, activate=activate))
-    answer = await _handle(door, given.name).ask(PUT, body, id=id, by=by)
+    answer = await _handle(connection, given.name).ask(PUT, body, id=id, by=by)
     if answer.get("refused") == "conflict":
         raise DefinitionConflict(given.name, given.version, f"it is stored as {answer['digest']}", "")
     if answer.get("refused"):
         raise CallerError(f"{given.name} {given.version} was refused: {answer}")
-    found = await load.register_of(door.queries, given.name)
+    found = await load.register_of(connection.queries, given.name)
     assert found is not None, "it was just written"
     return found
 
 
-def _handle(door: Connection, name: str) -> Handle[Any]:
-    return Handle(door, address(name), DEFINITIONS, None, Workflows([DEFINITIONS]))
+def _handle(connection: Connection, name: str) -> Handle[Any]:
+    return Handle(connection, address(name), DEFINITIONS, None, Workflows([DEFINITIONS]))
 
 
 async def registers(queries: Queries) -> list[tuple[str, Register]]:

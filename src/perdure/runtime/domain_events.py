@@ -17,20 +17,20 @@ class DomainEvents:
         self._read = read
         self._known: tuple[bytes | None, Catalog] | None = None
 
-    async def catalog(self, door: Connection) -> Catalog:
-        if self._known is not None and self._known[1].hash == door.in_force():
+    async def catalog(self, connection: Connection) -> Catalog:
+        if self._known is not None and self._known[1].hash == connection.in_force():
             return self._known[1]
-        head = await door.queries.head(RULER)
-        data = None if head is None else await door.queries.published(head.id, DEFINITIONS)
+        head = await connection.queries.head(RULER)
+        data = None if head is None else await connection.queries.published(head.id, DEFINITIONS)
         if self._known is None or self._known[0] != data:
             assert self._read is not None, "a client that sends domain events can read the catalog"
             self._known = data, self._read(data)
         return self._known[1]
 
     async def send(  # noqa: PLR0917
-        self, door: Connection, catalog: Catalog, name: str, body: bytes, id: str | None, correlation: str
+        self, connection: Connection, catalog: Catalog, name: str, body: bytes, id: str | None, correlation: str
     ) -> None:
         known = "" if id is None else checked_text(id, "the id of an event")
         together = "" if correlation == "" else checked_text(correlation, "a correlation")
         limited(body, f"event {name!r}")
-        await door.put(RULER, Message(name, body, known, catalog.hash, together))
+        await connection.put(RULER, Message(name, body, known, catalog.hash, together))

@@ -64,13 +64,13 @@ class Handle(Speaker, Generic[R]):
 
     def __init__(
         self,
-        door: Connection,
+        connection: Connection,
         address: Address,
         workflow: Startable[Any],
         instance: int | None,
         workflows: Workflows[Startable[Any]],
     ) -> None:
-        super().__init__(door)
+        super().__init__(connection)
         self._workflow = workflow
         self._workflows = workflows
         self._instance = instance  # None: find it by name; 0: it is on its way to an engine
@@ -97,7 +97,7 @@ class Handle(Speaker, Generic[R]):
         if self._instance is None:
             await self._look()
         seconds = seconds_of(timeout)
-        outcome = await self._door.outcome(self.address, self._instance or 0, seconds)
+        outcome = await self._connection.outcome(self.address, self._instance or 0, seconds)
         match outcome.status:
             case Status.COMPLETED:
                 return await self._decoded(outcome.value)
@@ -116,7 +116,7 @@ class Handle(Speaker, Generic[R]):
         return workflow.decode_result(value)  # type: ignore[no-any-return]
 
     async def status(self) -> Status:
-        head = await self._door.queries.head(await self._id())
+        head = await self._connection.queries.head(await self._id())
         assert head is not None
         return Status(head.status)
 
@@ -136,9 +136,9 @@ class Handle(Speaker, Generic[R]):
 
     async def _until(self, status: Status) -> None:
         instance = await self._id_soon()
-        async with aclosing(self._door.changes(0)) as changes:
+        async with aclosing(self._connection.changes(0)) as changes:
             async for _ in changes:
-                head = await self._door.queries.head(instance)
+                head = await self._connection.queries.head(instance)
                 assert head is not None
                 if head.status == status:
                     return
@@ -169,11 +169,11 @@ class Handle(Speaker, Generic[R]):
         name = checked_text(name, "the name of a message")
         bound = intent_id(intent) if intent else b""
         message = Message(name, value, id or os.urandom(16).hex(), asked=asked(said), intent=bound)
-        await self._door.put(self._to(), message)
+        await self._connection.put(self._to(), message)
 
     async def _judge(self, name: str, body: Any) -> None:
         """Refuse a message before it is recorded, where the definition that its instance runs on is at hand."""
-        head = await self._door.queries.head(self._to())
+        head = await self._connection.queries.head(self._to())
         version = "" if head is None else head.version
         for known in (self._workflows.exactly(self.address.workflow, version), self._workflow):
             if known is not None and known.version == version:
@@ -194,7 +194,7 @@ class Handle(Speaker, Generic[R]):
             id = said["id"] = os.urandom(16).hex()
         else:
             name_of_response = response_name(checked_text(id, "the id of a message"))
-            known = await self._door.queries.published(await self._id_soon(), name_of_response)
+            known = await self._connection.queries.published(await self._id_soon(), name_of_response)
             if known is not None:
                 return decode(known)
         await self.send(name, body, **said)
@@ -224,9 +224,9 @@ class Handle(Speaker, Generic[R]):
                 yield decode(value)
 
     async def _values(self, name: str, until_stuck: bool = False) -> AsyncGenerator[bytes, None]:
-        queries, seen = self._door.queries, None
+        queries, seen = self._connection.queries, None
         instance = await self._id_soon()
-        async with aclosing(self._door.changes(instance, name)) as changes:
+        async with aclosing(self._connection.changes(instance, name)) as changes:
             async for _ in changes:
                 head = await queries.head(instance)  # before the value: what is published last is not missed
                 value = await queries.published(instance, name)
@@ -253,7 +253,7 @@ class Handle(Speaker, Generic[R]):
                 else "; there is nothing to wake"
             )
             raise UnknownLocation(f"{self.address} does not sleep{where}{known}")
-        await self._door.put(self._to(), Woken(location, asked(said)))
+        await self._connection.put(self._to(), Woken(location, asked(said)))
 
     async def tag(self, name: str, value: str | None, **said: Unpack[Said]) -> None:
         """Give the instance a tag, or another value of one; None removes it. Recorded, and listed when this returns.
@@ -266,7 +266,7 @@ class Handle(Speaker, Generic[R]):
         """The same for several tags, as one entry."""
         await self._refuse("cancel")
         tags = {checked_tag(name, value): value for name, value in given.items()}
-        await self._door.put(self._to(), Tagged(tags, asked(said)))
+        await self._connection.put(self._to(), Tagged(tags, asked(said)))
 
     async def cancel(self, reason: str = "", undo: bool = False, **said: Unpack[Asking]) -> None:
         """Ask the instance to stop. Acknowledged when recorded; from then on it can only end cancelled.
@@ -275,7 +275,7 @@ class Handle(Speaker, Generic[R]):
         """
         await self._refuse("cancel")
         text = checked_text(reason or " ", "a reason").strip()
-        await self._door.put(self._to(), CancelAsked(text, undo=undo, asked=asked(said)))
+        await self._connection.put(self._to(), CancelAsked(text, undo=undo, asked=asked(said)))
 
     async def retry(self, **said: Unpack[Said]) -> None:
         """Try again, after whatever was wrong has been put right.
@@ -283,9 +283,9 @@ class Handle(Speaker, Generic[R]):
         A stuck instance goes on where it stopped. One that has failed does again what failed, in all branches, and what
         was undone; all else stays done.
         """
-        head = await self._door.queries.head(self._to())
+        head = await self._connection.queries.head(self._to())
         if head is None or head.status != Status.FAILED:
-            await self._door.put(self._to(), Retried(asked(said)))
+            await self._connection.put(self._to(), Retried(asked(said)))
         else:
             await self._refuse("retry")
             event = (await self._behind()).retry() or (await self._behind(whole=True)).retry()
@@ -331,9 +331,9 @@ class Handle(Speaker, Generic[R]):
             names = ", ".join(sorted(answered)) or "nothing"
             raise UnknownLocation(f"{self.address} had no answer at {location!r} before {at!r}; it had: {names}")
         address = Address(self.workflow, checked_key(key))
-        if key is not None and await self._door.queries.head(address) is not None:
+        if key is not None and await self._connection.queries.head(address) is not None:
             raise KeyInUse(f"{address} exists already; a fork needs a key of its own")
-        seed, state = self._door.entropy(), behind.instance
+        seed, state = self._connection.entropy(), behind.instance
         forked = _bounded(
             behind.fork(address.key, at, point, {each: encode(to_plain(values[each])) for each in values})
         )
@@ -347,8 +347,8 @@ class Handle(Speaker, Generic[R]):
             forked=forked,
             asked=asked(said),
         )
-        instance = await self._door.put(address, event, new=key is None)
-        return Handle(self._door, address, self._workflow, instance, self._workflows)
+        instance = await self._connection.put(address, event, new=key is None)
+        return Handle(self._connection, address, self._workflow, instance, self._workflows)
 
     def _point(self, behind: Behind, location: str) -> Point:
         point = behind.point_of(checked_text(location, "a location"))
@@ -361,19 +361,19 @@ class Handle(Speaker, Generic[R]):
         return point
 
     async def _rewind(self, event: Rewound, said: Said) -> None:
-        last = await self._door.queries.head(self.address)
+        last = await self._connection.queries.head(self.address)
         if last is not None and last.id != await self._id():
             raise CallerError(f"{self.address} was started again since: only the last one can go back")
-        await self._door.put(self._to(), _bounded(msgspec.structs.replace(event, asked=asked(said))))
+        await self._connection.put(self._to(), _bounded(msgspec.structs.replace(event, asked=asked(said))))
 
     async def _behind(self, *, whole: bool = False) -> Behind:
         """From the last snapshot on, or from the beginning."""
         instance = await self._id()
-        record = None if whole else await self._door.queries.record(instance)
+        record = None if whole else await self._connection.queries.record(instance)
         if record is not None and record.head.reason == FORGOTTEN:
             raise InstanceForgotten(str(self.address), record.head.status)
         if record is None or record.snapshot is None:
-            return Behind(self.address, await self._door.queries.history(instance))
+            return Behind(self.address, await self._connection.queries.history(instance))
         return Behind(self.address, record.rows, record.snapshot)
 
     async def settle(
@@ -395,11 +395,11 @@ class Handle(Speaker, Generic[R]):
         receipt = Receipt("ok", limited(encode(to_plain(value)), f"the value for {location!r}"))
         if error is not None:
             receipt = Receipt("error", error=Failure("Settled", checked_text(error, "an error"), retry=False))
-        await self._door.put(self._to(), Settled(checked_text(location, "a location"), receipt, asked(said)))
+        await self._connection.put(self._to(), Settled(checked_text(location, "a location"), receipt, asked(said)))
 
     async def read(self, name: str) -> Any:
         """The last value that the instance published under a name, or None."""
-        value = await self._door.queries.published(await self._id(), name)
+        value = await self._connection.queries.published(await self._id(), name)
         return None if value is None else decode(value)
 
     async def state(self) -> Any:
@@ -407,7 +407,7 @@ class Handle(Speaker, Generic[R]):
 
         The code of its workflow is needed: `perdure.connect(url, workflows=[...])`.
         """
-        return read_state(self._workflows, await self._door.queries.record(await self._id()))
+        return read_state(self._workflows, await self._connection.queries.record(await self._id()))
 
     async def draw(
         self,
@@ -421,25 +421,25 @@ class Handle(Speaker, Generic[R]):
         `at` is an entry of the journal: the picture is that of then, and nothing in it stands elsewhere.
         """
         id = await self._id()
-        rows = [row for row in await self._door.queries.history(id) if at is None or row.seq <= at]
-        head = await self._door.queries.head(id)
+        rows = [row for row in await self._connection.queries.history(id) if at is None or row.seq <= at]
+        head = await self._connection.queries.head(id)
         assert head is not None, "it has a history"
         record = StoredInstance(head, None, tuple(rows)) if rows else None
         return draw_instance(self._workflows, record, format, direction)
 
     async def history(self) -> list[Line]:
         """Every entry so far, in words."""
-        _, lines = await read_history(self._door.queries, await self._id())
+        _, lines = await read_history(self._connection.queries, await self._id())
         return lines
 
     async def waiting(self) -> list[Waiting]:
         """What the instance has open now, with the newest progress of its steps if they run in this process."""
         reader = await self._read()
-        return reader.waiting(self._door.progress(await self._id()))
+        return reader.waiting(self._connection.progress(await self._id()))
 
     async def progress(self) -> list[Frame]:
         """The newest progress of each step that runs now in this process; the others are not seen."""
-        return self._door.progress(await self._id())
+        return self._connection.progress(await self._id())
 
     def stream(self) -> AsyncGenerator[Frame]:
         """The frames of the instance, live: from the first `async for` on, each once and in order.
@@ -449,12 +449,12 @@ class Handle(Speaker, Generic[R]):
         step: progress that was not taken is replaced by newer progress of the same step, and of more than 1000 frames
         that wait the oldest are dropped. Raises `NotInThisProcess` where the engine runs in another process.
         """
-        return self._stream(self._door.streams)
+        return self._stream(self._connection.streams)
 
     async def _stream(self, streams: Streams) -> AsyncGenerator[Frame]:
         instance = await self._id()
-        stream = streams.open(instance, self._door.progress(instance))
-        end = asyncio.ensure_future(self._door.outcome(self.address, instance, None))
+        stream = streams.open(instance, self._connection.progress(instance))
+        end = asyncio.ensure_future(self._connection.outcome(self.address, instance, None))
 
         def ended(end: asyncio.Future[Outcome]) -> None:
             if not end.cancelled():
@@ -470,7 +470,7 @@ class Handle(Speaker, Generic[R]):
             streams.close(instance, stream)
 
     async def summary(self) -> Summary:
-        head = await self._door.queries.head(await self._id())
+        head = await self._connection.queries.head(await self._id())
         assert head is not None
         return summary(head)
 
@@ -482,7 +482,7 @@ class Handle(Speaker, Generic[R]):
         return state.outcome.error if state.outcome is not None else None
 
     async def _read(self) -> Reader:
-        reader, _ = await read_history(self._door.queries, await self._id())
+        reader, _ = await read_history(self._connection.queries, await self._id())
         return reader
 
     async def _id_soon(self) -> int:
@@ -490,16 +490,16 @@ class Handle(Speaker, Generic[R]):
         if self._instance is None:
             await self._look()
         if self._instance == 0:
-            async with aclosing(self._door.changes(0)) as changes:
+            async with aclosing(self._connection.changes(0)) as changes:
                 async for _ in changes:
-                    head = await self._door.queries.head(self.address)
+                    head = await self._connection.queries.head(self.address)
                     if head is not None:
                         break
         return await self._id()
 
     async def _refuse(self, verb: Verb) -> None:
         """The kernel refuses it too, whoever sent it; but to a client in another process nobody would say so."""
-        await refuse_by_policy(self._door, self._workflows, self.workflow, verb)
+        await refuse_by_policy(self._connection, self._workflows, self.workflow, verb)
 
     def _to(self) -> Ref:
         return self._instance or self.address
@@ -513,7 +513,7 @@ class Handle(Speaker, Generic[R]):
 
     async def _look(self) -> None:
         """Find the id; 0: it is on its way to an engine."""
-        queries = self._door.queries
+        queries = self._connection.queries
         head = await queries.head(self.address)
         if head is None and self._instance is None:
             if await queries.undelivered(self.address):

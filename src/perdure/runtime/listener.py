@@ -23,7 +23,7 @@ def tell(ticket: object, answer: Answer | Exception) -> None:
 
 
 class Listener(Protocol):
-    """Who hears of what has become durable: the door for callers of this process, or a simulation."""
+    """Who hears of what has become durable: the connection for callers of this process, or a simulation."""
 
     def ended(self, instance: int, address: Address, outcome: Outcome) -> None: ...
 

@@ -25,10 +25,10 @@ class Policies:
         return self._known.get(workflow, ANY)
 
 
-async def refuse_by_policy(door: Connection, workflows: Workflows[Any], name: str, verb: Verb) -> None:
+async def refuse_by_policy(connection: Connection, workflows: Workflows[Any], name: str, verb: Verb) -> None:
     """Raise if instances of this workflow do not take the verb."""
     known = _policy(workflows, name)
-    against = (known if known is not None else await door.policy(name)).refuses(verb)
+    against = (known if known is not None else await connection.policy(name)).refuses(verb)
     if against:
         raise CallerError(f"{name} is {against}")
 

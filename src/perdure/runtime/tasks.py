@@ -84,8 +84,8 @@ UNSET: Final = Unset()
 
 
 class Tasks(Speaker):
-    def __init__(self, door: Connection) -> None:
-        super().__init__(door)
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
         self._forms: dict[str, dict[str, Any] | None] = {}
 
     # ---- reading -------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class Tasks(Speaker):
         actor = None if by is None else actor_of(by)
         filter = filter_of(actor, wanted)
         if actor is None or shows_all(actor, filter, wanted):
-            return await self._door.queries.count_tasks(filter)
+            return await self._connection.queries.count_tasks(filter)
         filter = msgspec.structs.replace(filter, limit=PAGE)
         return len([row async for row in self._rows(filter) if may_see(info_of(row).standing, actor)])
 
@@ -147,7 +147,7 @@ class Tasks(Speaker):
 
     async def _rows(self, filter: TaskFilter) -> AsyncIterator[TaskRow]:
         """All rows of a filter, page by page."""
-        while rows := await self._door.queries.tasks(filter):
+        while rows := await self._connection.queries.tasks(filter):
             for row in rows:
                 yield row
             if len(rows) < filter.limit:
@@ -159,17 +159,19 @@ class Tasks(Speaker):
         return place_of(order, info)
 
     async def _row(self, task: str, actor: Actor | None) -> TaskRow:
-        row = await self._door.queries.task(int(task)) if _is_id(task) else None
+        if isinstance(task, TaskInfo):
+            raise BadCall(f"a task is named by its id: give task.id, which is {task.id!r}, and not the task itself")
+        row = await self._connection.queries.task(int(task)) if _is_id(task) else None
         if row is None or (actor is not None and not may_see(info_of(row).standing, actor)):
             raise UnknownTask(_unknown(task))
         return row
 
     async def _entries(self, id: int) -> builtins.list[Entry]:
-        rows, patterns = await self._door.queries.history(id), Patterns()
+        rows, patterns = await self._connection.queries.history(id), Patterns()
         return [decode_entry(each.seq, each.instance, each.at, each.body, patterns) for each in rows]
 
     async def _question(self, id: int) -> Question:
-        (row,) = await self._door.queries.history(id, limit=1)
+        (row,) = await self._connection.queries.history(id, limit=1)
         event = decode_entry(row.seq, row.instance, row.at, row.body, Patterns()).event
         assert type(event) is Started
         question: Question = from_plain(decode(event.input), Question)
@@ -279,7 +281,7 @@ class Tasks(Speaker):
         said: Said = {"id": id, "by": actor}
         if reason:
             said["reason"] = reason
-        handle: Handle[Any] = Handle(self._door, Address(WORKFLOW, task), Named(WORKFLOW), row.id, NONE)
+        handle: Handle[Any] = Handle(self._connection, Address(WORKFLOW, task), Named(WORKFLOW), row.id, NONE)
         try:
             response = await self._ask(handle, verb, arguments, acting, said)
         except (InstanceEnded, NotAnswered):  # it ended meanwhile, perhaps by the same verb
@@ -348,7 +350,7 @@ class Tasks(Speaker):
 
     async def _known(self, row: TaskRow, id: str) -> Any:
         """The response that a verb with this id got before."""
-        value = await self._door.queries.published(row.id, response_name(checked_text(id, "the id of a verb")))
+        value = await self._connection.queries.published(row.id, response_name(checked_text(id, "the id of a verb")))
         return None if value is None else decode(value)
 
 

@@ -13,7 +13,7 @@ from .redacting import Redactor
 
 CUT: Final = 8 * 1024
 PREVIEW: Final = 256
-VALUES: Final = frozenset({"value", "result", "input", "data", "answer", "body", "state", "payload"})
+VALUES: Final = frozenset({"value", "result", "input", "data", "answer", "body", "state", "payload", "args", "bracket"})
 """Fields of documents that hold recorded values."""
 
 MAPS_OF_VALUES: Final = frozenset({"published"})

@@ -210,7 +210,7 @@ async def resolved(client: Client, login: Login, wanted: list[tuple[str, str]], 
             head = await find(argument)
             found.append(Channel(kind, argument, head.id, head.workflow))
         elif kind == "bulk":
-            found.append(Channel(kind, argument, instance=(await own_bulk(client, login, argument)).id))
+            found.append(Channel(kind, argument, (await own_bulk(client, login, argument)).id))
         elif kind == "list":
             found.append(Channel(kind, argument, where=parse(argument)))
         else:

@@ -190,11 +190,11 @@ class OpenEffect(NamedTuple):
         return f"<open {self.effect!r} of {self.cell} {self.key!r}>"
 
 
-def open_effects(stage: UserSimulation) -> list[OpenEffect]:
-    waiting = _executor(stage).waiting
+def open_effects(simulation: UserSimulation) -> list[OpenEffect]:
+    waiting = _executor(simulation).waiting
     found = []
-    for instance in stage.auditor.open_instances():
-        definition = stage.workflows.of(instance.address.workflow, instance.definition)
+    for instance in simulation.auditor.open_instances():
+        definition = simulation.workflows.of(instance.address.workflow, instance.definition)
         for intent in instance.open.values():
             if not isinstance(definition, Definition):
                 if isinstance(intent.effect, Wait):
@@ -232,29 +232,29 @@ def find_open(found: Sequence[OpenEffect], wanted: Any) -> OpenEffect:
     raise CallerError(f"no effect {wanted!r} waits for an answer; open are: {known}")
 
 
-def answer_open(stage: UserSimulation, found: OpenEffect, receipt: Receipt) -> None:
+def answer_open(simulation: UserSimulation, found: OpenEffect, receipt: Receipt) -> None:
     intent = bytes.fromhex(found.intent)
-    executor = _executor(stage)
+    executor = _executor(simulation)
     if intent in executor.waiting:
         executor.answer(intent, receipt)
     else:
-        stage.request(found.instance, ReceiptArrived(intent, receipt), "receipt")
-    stage.rest()
+        simulation.request(found.instance, ReceiptArrived(intent, receipt), "receipt")
+    simulation.rest()
 
 
-def send_frame(stage: UserSimulation, found: OpenEffect, value: Any) -> None:
+def send_frame(simulation: UserSimulation, found: OpenEffect, value: Any) -> None:
     if found.bound is None:
         raise CallerError(f"{found!r} has no frames: it waits for a message")
     form = found.bound.frame
     if form is None:
         raise CallerError(f"{found.bound.definition.name} has no frames: it has no class Frame")
     intent = bytes.fromhex(found.intent)
-    _executor(stage).frame(intent, form.plain(value))
-    stage.rest()
+    _executor(simulation).frame(intent, form.plain(value))
+    simulation.rest()
 
 
-def _executor(stage: UserSimulation) -> OpenEffects:
-    owner = stage.owner
+def _executor(simulation: UserSimulation) -> OpenEffects:
+    owner = simulation.owner
     assert owner is not None, "a process that dies is replaced at once"
     assert isinstance(owner.effects, OpenEffects)
     return owner.effects

@@ -199,44 +199,46 @@ class Trial:
         if self.reset is not None:
             self.reset()
         tell = None if story is None else story.append
-        stage = self._stage(schedule, seed=variant, faults=faults, story=tell, disk=disk)
-        stage.dice.seed(variant or schedule.random or 0)  # of trouble alone: the dice of the workflow stay the same
+        simulation = self._simulation(schedule, seed=variant, faults=faults, story=tell, disk=disk)
+        simulation.dice.seed(
+            variant or schedule.random or 0
+        )  # of trouble alone: the dice of the workflow stay the same
         try:
-            self._live(stage, schedule)
-            return self._ending(stage, "", replay=len(schedule.points) < 2)
+            self._live(simulation, schedule)
+            return self._ending(simulation, "", replay=len(schedule.points) < 2)
         except Violation as broken:
-            return self._ending(stage, f"perdure itself broke a rule, please report it: {broken}", replay=False)
+            return self._ending(simulation, f"perdure itself broke a rule, please report it: {broken}", replay=False)
         finally:
             if story is not None:
-                story[:] = list(_in_words(story, stage))
-            stage.close()
+                story[:] = list(_in_words(story, simulation))
+            simulation.close()
 
-    def _ending(self, stage: UserSimulation, problem: str, *, replay: bool) -> RunEnding:
-        database = stage.database
+    def _ending(self, simulation: UserSimulation, problem: str, *, replay: bool) -> RunEnding:
+        database = simulation.database
         observed = self._observed()
         ends: dict[str, Any] = {}
         for head in database.heads.values():
             address = Address(head.workflow, head.key)
-            stuck = stage.auditor.stuck(head.id)
+            stuck = simulation.auditor.stuck(head.id)
             if stuck is not None and not problem:
                 problem = f"{address} is stuck: {without_advice(str(stuck.error))}"
-            workflow = stage.workflows.of(head.workflow, head.version)
+            workflow = simulation.workflows.of(head.workflow, head.version)
             if replay and not problem and workflow is not None:
-                problem = self._changed_mind(stage, head, workflow)
-            ends[_named(head)] = self._end(stage, head)
+                problem = self._changed_mind(simulation, head, workflow)
+            ends[_named(head)] = self._end(simulation, head)
         for (id, name), value in database.published.items():
             ends[_named(database.heads[id])]["published"][name] = decode(value)
         if replay and not problem:
             problem = _changed_by_replay(observed, self._observed())
         return RunEnding(
-            problem or self._wrong(stage),
+            problem or self._wrong(simulation),
             ends,
             observed,
-            stage.auditor.unknown > stage.counts["settled by a person"],
-            stage.counts["commits"],
-            stage.counts["executions"],
-            stage.deaths,
-            stage.runs,
+            simulation.auditor.unknown > simulation.counts["settled by a person"],
+            simulation.counts["commits"],
+            simulation.counts["executions"],
+            simulation.deaths,
+            simulation.runs,
         )
 
     def _observed(self) -> Any:
@@ -244,23 +246,23 @@ class Trial:
 
     # ---- what differs from kind to kind ----------------------------------------------------------------
 
-    def _stage(self, schedule: Schedule, **options: Any) -> UserSimulation:
+    def _simulation(self, schedule: Schedule, **options: Any) -> UserSimulation:
         """Where it runs."""
         raise NotImplementedError
 
-    def _live(self, stage: UserSimulation, schedule: Schedule) -> None:
+    def _live(self, simulation: UserSimulation, schedule: Schedule) -> None:
         """All that happens in a run."""
         raise NotImplementedError
 
-    def _wrong(self, stage: UserSimulation) -> str:
+    def _wrong(self, simulation: UserSimulation) -> str:
         """What is wrong in the end, or an empty text."""
         return ""
 
-    def _changed_mind(self, stage: UserSimulation, head: HeadRow, workflow: Any) -> str:
+    def _changed_mind(self, simulation: UserSimulation, head: HeadRow, workflow: Any) -> str:
         """What a replay of an instance decides otherwise, or an empty text."""
-        return changed_mind(Address(head.workflow, head.key), stage.database.histories[head.id], workflow)
+        return changed_mind(Address(head.workflow, head.key), simulation.database.histories[head.id], workflow)
 
-    def _end(self, stage: UserSimulation, head: HeadRow) -> dict[str, Any]:
+    def _end(self, simulation: UserSimulation, head: HeadRow) -> dict[str, Any]:
         return _end(head)
 
 
@@ -296,75 +298,83 @@ class WorkflowTrial(Trial):
         self.handlers = handlers
         self._raised = ""  # by the story, in this run
 
-    def _stage(self, schedule: Schedule, **options: Any) -> UserSimulation:
+    def _simulation(self, schedule: Schedule, **options: Any) -> UserSimulation:
         troubled = self.story is not None and schedule.random is not None
-        stage = (TroubledSimulation if troubled else UserSimulation)(self.workflow, handlers=self.handlers, **options)
-        stage.scripts.update({name: Script(name, does) for name, does in self.script.items()})
-        return stage
+        simulation = (TroubledSimulation if troubled else UserSimulation)(
+            self.workflow, handlers=self.handlers, **options
+        )
+        simulation.scripts.update({name: Script(name, does) for name, does in self.script.items()})
+        return simulation
 
-    def _live(self, stage: UserSimulation, schedule: Schedule) -> None:
-        start = Started(self.address.workflow, self.address.key, self.input, stage.clock.entropy(16))
-        started = stage.request(self.address, start, "start", lambda: self._send(stage, list(self.messages)))
+    def _live(self, simulation: UserSimulation, schedule: Schedule) -> None:
+        start = Started(self.address.workflow, self.address.key, self.input, simulation.clock.entropy(16))
+        started = simulation.request(self.address, start, "start", lambda: self._send(simulation, list(self.messages)))
         if self.story is not None:
-            self._tell(self.story, stage, started)
+            self._tell(self.story, simulation, started)
         if schedule.random is not None:
-            while stage.steps < TROUBLE and stage.owners < OWNERS and stage.step_on():
-                stage.mischief()
-            stage.one_healthy_process()
-        stage.pass_until(None)
-        while self._settle_unknown(stage):
-            stage.pass_until(None)
+            while simulation.steps < TROUBLE and simulation.owners < OWNERS and simulation.step_on():
+                simulation.mischief()
+            simulation.one_healthy_process()
+        simulation.pass_until(None)
+        while self._settle_unknown(simulation):
+            simulation.pass_until(None)
 
     def _tell(
-        self, story: Callable[[World, WorldHandle[Any]], object], stage: UserSimulation, started: SimulatedRequest
+        self, story: Callable[[World, WorldHandle[Any]], object], simulation: UserSimulation, started: SimulatedRequest
     ) -> None:
         self._raised = ""
-        world = World._on(stage)
+        world = World._on(simulation)
         world._started = 1  # the key of the first instance, unless another was given
-        world._door.forgiving = stage.faults != Faults(cache=self.cache)
+        world._connection.forgiving = simulation.faults != Faults(cache=self.cache)
         while started.settled is None:
-            stage.pass_until(stage.next_at())
+            simulation.pass_until(simulation.next_at())
         try:
             story(world, world.handle(self.workflow, self.address.key))
         except Exception as error:
             lines = [at.lineno for at in extract_tb(error.__traceback__) if at.name == story.__name__]
             self._raised = f"line {lines[-1] if lines else '?'}, in {story.__name__}: {type(error).__name__}: {error}"
 
-    def _send(self, stage: UserSimulation, messages: list[tuple[int, Message]]) -> None:
+    def _send(self, simulation: UserSimulation, messages: list[tuple[int, Message]]) -> None:
         """One after the other: each is sent at its time, and when the one before is acknowledged."""
         if messages:
             (at, message), *rest = messages
 
             def send() -> None:
-                stage.request(self.address, message, f"message {message.name}", lambda: self._send(stage, rest))
+                simulation.request(
+                    self.address, message, f"message {message.name}", lambda: self._send(simulation, rest)
+                )
 
-            stage.clock.after(at - stage.clock.steady, send)
+            simulation.clock.after(at - simulation.clock.steady, send)
 
-    def _settle_unknown(self, stage: UserSimulation) -> bool:
+    def _settle_unknown(self, simulation: UserSimulation) -> bool:
         """A person who knows what happened answers for steps of which a crash has left nobody else who does.
 
         False: nobody is asked.
         """
-        before = settled = stage.counts["settled by a person"]
-        for head in list(stage.database.heads.values()):
-            stuck = stage.auditor.stuck(head.id)
-            if stuck is not None and stuck.error.type in UNKNOWN and settled < stage.auditor.unknown:
+        before = settled = simulation.counts["settled by a person"]
+        for head in list(simulation.database.heads.values()):
+            stuck = simulation.auditor.stuck(head.id)
+            if stuck is not None and stuck.error.type in UNKNOWN and settled < simulation.auditor.unknown:
                 address = Address(head.workflow, head.key)
-                runs = [run for run in stage.runs if (run.instance, run.location) == (str(address), stuck.location)]
+                runs = [
+                    run for run in simulation.runs if (run.instance, run.location) == (str(address), stuck.location)
+                ]
                 receipt = runs[-1].receipt if runs else None
-                stage.request(address, Retried() if receipt is None else Settled(stuck.location, receipt), "settle")
+                simulation.request(
+                    address, Retried() if receipt is None else Settled(stuck.location, receipt), "settle"
+                )
                 settled += 1
-        stage.counts["settled by a person"] = settled
+        simulation.counts["settled by a person"] = settled
         return settled > before
 
-    def _wrong(self, stage: UserSimulation) -> str:
+    def _wrong(self, simulation: UserSimulation) -> str:
         if self._raised:  # after an unknown outcome the flow may do what the story does not expect
-            return "" if stage.auditor.unknown > stage.counts["settled by a person"] else self._raised
-        database = stage.database
+            return "" if simulation.auditor.unknown > simulation.counts["settled by a person"] else self._raised
+        database = simulation.database
         id = database.names.get((self.address.workflow, self.address.key), 0)
         if id and database.heads[id].status in TERMINAL:
-            return _other_arguments(stage.runs)
-        waits = at_once(WorldConnection(stage).reason(id)) if id else "it was never started"
+            return _other_arguments(simulation.runs)
+        waits = at_once(WorldConnection(simulation).reason(id)) if id else "it was never started"
         advice = "; crash_test(..., messages=[(name, body)]) sends messages" if "message" in waits else ""
         return f"{self.address} does not come to an end: {waits}{advice}"
 
@@ -399,35 +409,37 @@ class WorldTrial(Trial):
         self._may_break = may_break
         self._thorough = thorough
 
-    def _stage(self, schedule: Schedule, **options: Any) -> UserSimulation:
+    def _simulation(self, schedule: Schedule, **options: Any) -> UserSimulation:
         options["faults"].away = self.cache == 0  # so that there is a commit between an event and who hears of it
         kind = UserSimulation if schedule.random is None else TroubledSimulation
-        stage = kind(*self._workflows, handlers=self._handlers, ours=self._thorough, verify=self._verify, **options)
-        stage.auditor.may_break |= set(self._may_break)
-        return stage
+        simulation = kind(
+            *self._workflows, handlers=self._handlers, ours=self._thorough, verify=self._verify, **options
+        )
+        simulation.auditor.may_break |= set(self._may_break)
+        return simulation
 
-    def _live(self, stage: UserSimulation, schedule: Schedule) -> None:
-        world = World._on(stage)
-        while stage.asks("begin the world"):
-            stage.pass_until(stage.next_at())
+    def _live(self, simulation: UserSimulation, schedule: Schedule) -> None:
+        world = World._on(simulation)
+        while simulation.asks("begin the world"):
+            simulation.pass_until(simulation.next_at())
         self.story(world)
-        stage.one_healthy_process()
-        stage.pass_until(None)
-        stage.auditor.finish()
+        simulation.one_healthy_process()
+        simulation.pass_until(None)
+        simulation.auditor.finish()
 
-    def _wrong(self, stage: UserSimulation) -> str:
-        return _not_verified(stage) if self._thorough else ""
+    def _wrong(self, simulation: UserSimulation) -> str:
+        return _not_verified(simulation) if self._thorough else ""
 
-    def _changed_mind(self, stage: UserSimulation, head: HeadRow, workflow: Any) -> str:
+    def _changed_mind(self, simulation: UserSimulation, head: HeadRow, workflow: Any) -> str:
         if self._thorough:
-            stage.auditor.replay(head.id, whole=False)  # the whole of everything comes in the end
+            simulation.auditor.replay(head.id, whole=False)  # the whole of everything comes in the end
         return ""
 
-    def _end(self, stage: UserSimulation, head: HeadRow) -> dict[str, Any]:
+    def _end(self, simulation: UserSimulation, head: HeadRow) -> dict[str, Any]:
         return {
             **_end(head),
-            "state": state_of_instance(stage, head),
-            "heard": _heard(stage.database.histories[head.id]),
+            "state": state_of_instance(simulation, head),
+            "heard": _heard(simulation.database.histories[head.id]),
         }
 
 
@@ -461,15 +473,15 @@ class TroubledSimulation(UserSimulation):
         return going
 
 
-def _not_verified(stage: UserSimulation) -> str:
+def _not_verified(simulation: UserSimulation) -> str:
     """What `perdure replay --verify` says of the world, from its first entry and from every snapshot."""
-    database, code = stage.database, Workflows([*stage.workflows, *value_workflows(stage.workflows)])
+    database, code = simulation.database, Workflows([*simulation.workflows, *value_workflows(simulation.workflows)])
     blobs: Any = _Blobs({digest: body for digest, (_, body) in database.blobs.items()})
     marks = database.world_snapshots
     for base in (GENESIS, *(read_snapshot(blobs, row.hash) for row in marks.values())):
         later = {seq: row for seq, row in marks.items() if seq > base.seq}
         replay = WorldReplay(blobs, code, base)
-        check = Check(replay, blobs, stage.workflows, later)
+        check = Check(replay, blobs, simulation.workflows, later)
         check.take_all(row for row in database.journal if row.seq > base.seq)
         replay.close()
         if check.difference is not None:
@@ -536,11 +548,11 @@ def _message(given: tuple[Any, ...], number: int) -> tuple[int, Message]:
     return nanoseconds(at), Message(name, encode(to_plain(body)), f"message {number}")
 
 
-def _in_words(story: list[str], stage: UserSimulation) -> Iterator[str]:
+def _in_words(story: list[str], simulation: UserSimulation) -> Iterator[str]:
     """The story, with what each entry says beside its number."""
     told: dict[int, str] = {}
-    for id, rows in stage.database.histories.items():
-        head = stage.database.heads[id]
+    for id, rows in simulation.database.histories.items():
+        head = simulation.database.heads[id]
         for row, line in zip(rows, Reader().read(rows), strict=True):
             told[row.seq] = f"{head.workflow}/{head.key}: {words(line)}"
     for happened in story:

@@ -27,6 +27,7 @@ from perdure.errors import CallerError, CrashTestFailed
 from perdure.kernel.decision import Decision
 from perdure.kernel.events import Event, Rewound, Started
 from perdure.kernel.moment import Moment
+from perdure.kernel.status import TERMINAL
 from perdure.playbooks.author import PlaybookWorkflow
 from perdure.playbooks.load import read_yaml
 from perdure.playbooks.machine import PlaybookMachine
@@ -192,10 +193,17 @@ def _crash(playbook: PlaybookWorkflow, input: Any, stubs: Mapping[str, Any], mad
         last = given[-1:] if isinstance(given, list) else given  # how often it is asked depends on the crash
         script |= {name: outcome_of(pattern, last) for name in labels if fnmatchcase(name, label)}
     try:
-        report = crash_test(_twinned(playbook), dict(input), script=script, random=5)
+        report = crash_test(_twinned(playbook), dict(input), script=script, random=5, story=_ended)
         made.crashes = report.singles + report.pairs + report.random
     except CrashTestFailed as failed:
         made.crashes, made.finding = 1, str(failed).partition("\n")[0]
+
+
+def _ended(world: World, handle: Any) -> None:
+    """An instance that still waits after a year is cancelled: a crash test needs an end."""
+    world.advance(YEAR)
+    if handle.status not in TERMINAL:
+        handle.cancel("it waits")
 
 
 class _Twins(PlaybookWorkflow):

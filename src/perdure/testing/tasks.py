@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class TasksOfWorld(Tasks):
-    def __init__(self, door: WorldConnection) -> None:
-        super().__init__(door)
-        self._world = door
+    def __init__(self, connection: WorldConnection) -> None:
+        super().__init__(connection)
+        self._world = connection
 
     async def _ask(self, handle: Handle[Any], verb: str, arguments: dict[str, Any], acting: Acting, said: Said) -> Any:
         id = said["id"] = said.get("id") or self._world.message_id()
@@ -39,8 +39,8 @@ class TasksOfWorld(Tasks):
 class WorldTasks:
     """`world.tasks.list(...)`, `world.tasks.complete(id, answer, by=...)` and so on: see the reference of tasks."""
 
-    def __init__(self, door: WorldConnection) -> None:
-        self._tasks = TasksOfWorld(door)
+    def __init__(self, connection: WorldConnection) -> None:
+        self._tasks = TasksOfWorld(connection)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         verb = getattr(self._tasks, name)

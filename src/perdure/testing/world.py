@@ -90,29 +90,29 @@ class World:
         cache: int = 4096,
         seed: int = 0,
     ) -> None:
-        stage = UserSimulation(*workflows, seed=seed, faults=Faults(cache=cache), handlers=handlers)
+        simulation = UserSimulation(*workflows, seed=seed, faults=Faults(cache=cache), handlers=handlers)
         if now is not None:
             if now.tzinfo is None:
                 raise CallerError(f"now={now!r} must be a time with a time zone: datetime(..., tzinfo=UTC)")
-            stage.clock.jump(round(now.timestamp() * SECOND) - stage.clock.now())
-        self._begin(stage)
+            simulation.clock.jump(round(now.timestamp() * SECOND) - simulation.clock.now())
+        self._begin(simulation)
 
     @classmethod
-    def _on(cls, stage: UserSimulation) -> Self:
-        """A world on a stage with faults, or on a file."""
+    def _on(cls, simulation: UserSimulation) -> Self:
+        """A world on a simulation with faults, or on a file."""
         world = cls.__new__(cls)
-        world._begin(stage)
-        world._door.patience = PATIENCE
+        world._begin(simulation)
+        world._connection.patience = PATIENCE
         return world
 
-    def _begin(self, stage: UserSimulation) -> None:
-        self._stage = stage
-        self._door = WorldConnection(self._stage)
-        self._client = Client(self._door, self._stage.workflows, Catalog.read)
-        self.tasks = WorldTasks(self._door)
+    def _begin(self, simulation: UserSimulation) -> None:
+        self._simulation = simulation
+        self._connection = WorldConnection(self._simulation)
+        self._client = Client(self._connection, self._simulation.workflows, Catalog.read)
+        self.tasks = WorldTasks(self._connection)
         """What people are asked for: the verbs of `engine.tasks`, without `await`."""
         self._started = 0
-        self._stage.rest()
+        self._simulation.rest()
 
     def __enter__(self) -> Self:
         return self
@@ -122,14 +122,14 @@ class World:
 
     def close(self) -> None:
         """Take everything apart, steps that still wait for something included."""
-        self._stage.close()
+        self._simulation.close()
 
     # ---- workflows and their instances -----------------------------------------------------------------
 
     def register(self, *workflows: Any, handlers: Iterable[Any] = ()) -> None:
         """Run these workflows too. One whose name and version are known takes the place of the one before."""
-        self._stage.register(workflows, handlers)
-        self._stage.rest()
+        self._simulation.register(workflows, handlers)
+        self._simulation.rest()
 
     @overload
     def start(
@@ -173,7 +173,7 @@ class World:
     ) -> WorldHandle[Any]:
         """Start an instance, as `engine.start` does. Without a key it gets a number."""
         name, version = str(getattr(workflow, "name", workflow)), getattr(workflow, "version", "")
-        known = self._stage.workflows.exactly(name, version)
+        known = self._simulation.workflows.exactly(name, version)
         if known is None and hasattr(workflow, "machine"):
             self.register(workflow)
         elif not isinstance(workflow, str) and known is not None and known is not workflow:
@@ -196,7 +196,7 @@ class World:
             by=by,
             **kwargs,
         )
-        return WorldHandle(self._door, at_once(start))
+        return WorldHandle(self._connection, at_once(start))
 
     @overload
     def handle(self, workflow: Startable[R], key: str) -> WorldHandle[R]: ...
@@ -207,8 +207,8 @@ class World:
     def handle(self, workflow: Startable[Any] | Cell | str, key: str = "") -> WorldHandle[Any]:
         """An instance that exists already: a child, say, or a cell."""
         if isinstance(workflow, Cell):
-            return WorldHandle(self._door, self._client.handle(self._definition(workflow), key))
-        return WorldHandle(self._door, self._client.handle(workflow, key))
+            return WorldHandle(self._connection, self._client.handle(self._definition(workflow), key))
+        return WorldHandle(self._connection, self._client.handle(workflow, key))
 
     def send_to(
         self,
@@ -220,19 +220,19 @@ class World:
         id: str | None = None,
     ) -> None:
         """Send a message to the one live instance with this reference, as `engine.send_to` does."""
-        id = id or self._door.message_id()
+        id = id or self._connection.message_id()
         at_once(self._client.send_to(name, body, reference=reference, parts=parts, id=id))
 
     # ---- cells -----------------------------------------------------------------------------------------
 
     def send(self, event: Any, *, key: str | None = None, id: str | None = None, correlation: str = "") -> None:
         """Send a domain event to the cells that hear of it, as `engine.send` does."""
-        id = id or self._door.message_id()
+        id = id or self._connection.message_id()
         at_once(self._client.send(event, key=key, id=id, correlation=correlation))
 
     def send_json(self, name: str, data: Any, *, id: str | None = None, correlation: str = "") -> None:
         """The same for an event that comes as JSON data, by its name."""
-        id = id or self._door.message_id()
+        id = id or self._connection.message_id()
         at_once(self._client.send_json(name, data, id=id, correlation=correlation))
 
     def state(self, cell: Cell | str, key: object = "") -> Any:
@@ -240,12 +240,12 @@ class World:
 
         It is rebuilt from the journal: a reducer that decides otherwise by now is a `Divergence`.
         """
-        return state_of(self._stage, self._definition(cell).name, key)
+        return state_of(self._simulation, self._definition(cell).name, key)
 
     def pull_effects(self) -> list[OpenEffect]:
         """The effects that wait for an answer: those of cells without a handler, those answered outside, and waits of
         all other workflows for a message. Each is there until it is answered; the oldest instance comes first."""
-        return open_effects(self._stage)
+        return open_effects(self._simulation)
 
     def receipt(
         self,
@@ -264,12 +264,12 @@ class World:
         """
         if sum((ok is not _UNSET, error is not None, status is not None, payload is not None)) != 1:
             raise CallerError("world.receipt(effect, ...) takes one of ok=, error=, status= and payload=")
-        found = find_open(open_effects(self._stage), effect)
+        found = find_open(open_effects(self._simulation), effect)
         if found.bound is None:
             if ok is _UNSET or not found.effect or ", " in found.effect:
                 raise CallerError(f"{found!r} takes ok= if it waits for a message of one name; else: handle.send(...)")
             handle = self._client.handle(found.cell, found.key)
-            at_once(handle.send(found.effect, ok, intent=found.intent, id=self._door.message_id()))
+            at_once(handle.send(found.effect, ok, intent=found.intent, id=self._connection.message_id()))
             return
         if ok is not _UNSET:
             payload = found.bound.receipt.encode(ok)
@@ -281,14 +281,14 @@ class World:
             answer = Receipt(status, error=Failure(status.capitalize(), NO_ANSWER[status], retry=False))
         else:
             raise CallerError(f"status is one of {', '.join(map(repr, NO_ANSWER))}, found {status!r}")
-        answer_open(self._stage, found, answer)
+        answer_open(self._simulation, found, answer)
 
     def frame(self, effect: OpenEffect | Effect | Datum | str, value: Any) -> None:
         """Send a frame of an open effect, as its handler would with `perdure.emit(value)`. Checked by its schema."""
-        send_frame(self._stage, find_open(open_effects(self._stage), effect), value)
+        send_frame(self._simulation, find_open(open_effects(self._simulation), effect), value)
 
     def _definition(self, cell: Cell | str) -> Definition:
-        cells = self._stage.cells.cells if self._stage.cells is not None else []
+        cells = self._simulation.cells.cells if self._simulation.cells is not None else []
         name = cell.name if isinstance(cell, Cell) else cell
         found = next((each for each in cells if name in (each.cell.name, each.name)), None)
         if found is None:
@@ -299,34 +299,34 @@ class World:
 
     @property
     def now(self) -> datetime:
-        return when(self._stage.clock.now())
+        return when(self._simulation.clock.now())
 
     def advance(self, duration: timedelta | float) -> None:
         """Let time pass, seconds or a timedelta, and everything that is due in it happen."""
         by = _duration(duration)
         if by < timedelta(0):
             raise CallerError(f"world.advance({duration!r}): time does not go back")
-        self._stage.pass_until(self._stage.clock.steady + nanoseconds(by))
+        self._simulation.pass_until(self._simulation.clock.steady + nanoseconds(by))
 
     def run(self) -> None:
         """Let as much time pass as it takes until nothing moves by itself: all have ended, or wait for messages."""
-        self._stage.pass_until(None)
+        self._simulation.pass_until(None)
 
     def crash(self) -> None:
         """The process dies, with all that runs in it; the next one begins from what is durable."""
-        owner = self._stage.owner
+        owner = self._simulation.owner
         assert owner is not None, "a process that dies is replaced at once"
         owner.crash("of a kill")
-        self._stage.rest()
+        self._simulation.rest()
 
     def snapshot(self) -> Taken:
         """A snapshot of the whole world as it is now. Its `hash` follows from its content alone."""
         from perdure.worlds.snapshots import Snapshots
 
         async def take() -> Taken:
-            with self._stage.disk.queries() as queries:
-                door = WorldConnection(self._stage, queries)
-                return await Snapshots(Client(door, self._stage.workflows, Catalog.read)).take()
+            with self._simulation.disk.queries() as queries:
+                connection = WorldConnection(self._simulation, queries)
+                return await Snapshots(Client(connection, self._simulation.workflows, Catalog.read)).take()
 
         return asyncio.run(take())
 
@@ -348,22 +348,22 @@ class World:
         if sum((does is not None, returns is not _UNSET, raises is not None)) != 1:
             raise CallerError(f"world.script({step!r}, ...) takes a function or a list, or returns=..., or raises=...")
         if raises is not None:
-            self._stage.scripts[step] = Script(step, lambda *args, **kwargs: _raise(raises))
+            self._simulation.scripts[step] = Script(step, lambda *args, **kwargs: _raise(raises))
         elif does is None:
-            self._stage.scripts[step] = Script(step, lambda *args, **kwargs: returns)
+            self._simulation.scripts[step] = Script(step, lambda *args, **kwargs: returns)
         else:
-            self._stage.scripts[step] = Script(step, does)
+            self._simulation.scripts[step] = Script(step, does)
 
     def runs(self, step: str = "") -> list[Run]:
         """Every run of a step, known by its name or its location, so far; without a name: of all steps."""
-        return [run for run in self._stage.runs if step in ("", run.name, run.location)]
+        return [run for run in self._simulation.runs if step in ("", run.name, run.location)]
 
 
 class WorldHandle(Generic[R]):
     """One instance in a world. Its methods are those of `perdure.Handle`, and nobody awaits them."""
 
-    def __init__(self, door: WorldConnection, handle: Handle[R]) -> None:
-        self._door = door
+    def __init__(self, connection: WorldConnection, handle: Handle[R]) -> None:
+        self._connection = connection
         self._handle = handle
 
     def __repr__(self) -> str:
@@ -386,19 +386,19 @@ class WorldHandle(Generic[R]):
         return at_once(self._handle.result())
 
     def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
-        at_once(self._handle.send(name, body, id=id or self._door.message_id()))
+        at_once(self._handle.send(name, body, id=id or self._connection.message_id()))
 
     def ask(self, name: str, body: object = None, *, id: str | None = None) -> Any:
         """Send a message and take its response; `NotYet` if there is none by now: ask again, with the same `id`."""
-        id = id or self._door.message_id()
+        id = id or self._connection.message_id()
         self.send(name, body, id=id)
         instance = at_once(self._handle.summary()).id
-        response = at_once(self._door.response(instance, response_name(id)))
+        response = at_once(self._connection.response(instance, response_name(id)))
         if response is not None:
             return decode(response)
         if self.status in TERMINAL:
             raise NotAnswered(f"{self._handle.address} has ended without an answer to {name!r}")
-        raise NotYet(f"{self._handle.address} has not answered {name!r}", at_once(self._door.reason(instance)))
+        raise NotYet(f"{self._handle.address} has not answered {name!r}", at_once(self._connection.reason(instance)))
 
     def cancel(self, reason: str = "", undo: bool = False) -> None:
         at_once(self._handle.cancel(reason, undo))
@@ -413,7 +413,7 @@ class WorldHandle(Generic[R]):
         at_once(self._handle.rewind(to, force=force))
 
     def fork(self, at: str, edit: Mapping[str, Any] | None = None, *, key: str | None = None) -> WorldHandle[R]:
-        return WorldHandle(self._door, at_once(self._handle.fork(at, edit, key=key)))
+        return WorldHandle(self._connection, at_once(self._handle.fork(at, edit, key=key)))
 
     def settle(self, location: str, value: object = None, *, error: str | None = None) -> None:
         at_once(self._handle.settle(location, value, error=error))
@@ -432,9 +432,9 @@ class WorldHandle(Generic[R]):
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the history to a file that `perdure.testing.replay` reads, as `perdure export` does."""
-        head = at_once(self._door.queries.head(at_once(self._handle.summary()).id))
+        head = at_once(self._connection.queries.head(at_once(self._handle.summary()).id))
         assert head is not None
-        write(path, head, at_once(self._door.queries.history(head.id)))
+        write(path, head, at_once(self._connection.queries.history(head.id)))
 
 
 class WorldConnection:
@@ -447,15 +447,15 @@ class WorldConnection:
     patience = 0
     forgiving = False
 
-    def __init__(self, stage: UserSimulation, queries: Queries | None = None) -> None:
-        self._stage = stage
-        self.queries: Queries = queries or MemoryStore(stage.database)
+    def __init__(self, simulation: UserSimulation, queries: Queries | None = None) -> None:
+        self._simulation = simulation
+        self.queries: Queries = queries or MemoryStore(simulation.database)
 
     async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
-        request = self._stage.request(to, event, type(event).__name__.lower())
-        self._stage.rest()
+        request = self._simulation.request(to, event, type(event).__name__.lower())
+        self._simulation.rest()
         while request.settled is None:  # faults were asked for: its caller asks again after a while
-            self._stage.pass_until(self._stage.next_at())
+            self._simulation.pass_until(self._simulation.next_at())
         if isinstance(request.settled, Refused) and not (self.forgiving and request.settled.code in DONE_BEFORE):
             raise refusal(request.settled)
         return request.settled.instance if isinstance(request.settled, Accepted) else 0
@@ -465,12 +465,12 @@ class WorldConnection:
 
     async def response(self, instance: int, name: str) -> bytes | None:
         """The published response to a message; None: there is none, and patience does not help."""
-        until = self._stage.clock.steady + self.patience
+        until = self._simulation.clock.steady + self.patience
         while (found := await self.queries.published(instance, name)) is None:
-            when = self._stage.next_at()
+            when = self._simulation.next_at()
             if when is None or when > until:
                 return None
-            self._stage.pass_until(when)
+            self._simulation.pass_until(when)
         return found
 
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
@@ -483,23 +483,23 @@ class WorldConnection:
         """What an instance waits for, and what a test can do about it."""
         reader = Reader()
         reader.read(await self.queries.history(instance))
-        now = when(self._stage.clock.now())
+        now = when(self._simulation.clock.now())
         return "; ".join(_reason(open, now) for open in reader.waiting())
 
     def now_at(self) -> int:
-        return self._stage.clock.now()
+        return self._simulation.clock.now()
 
     def message_id(self) -> str:
-        return f"message {len(self._stage.requests) + 1}"
+        return f"message {len(self._simulation.requests) + 1}"
 
     def progress(self, instance: int) -> list[Frame]:
-        return [frame for process in self._stage.processes for frame in process.shard.progress(instance)]
+        return [frame for process in self._simulation.processes for frame in process.shard.progress(instance)]
 
     def in_force(self) -> str:
         return ""
 
     def entropy(self) -> bytes:
-        return self._stage.clock.entropy(16)
+        return self._simulation.clock.entropy(16)
 
     async def reached(self, seq: int) -> None:
         height = await self.queries.height()

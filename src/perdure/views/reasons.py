@@ -275,7 +275,8 @@ class Reasons:
             text = f"No engine runs on {seen.database}: nothing moves until one does."
             todo = Advice("perdure.open(...) in your program runs one")
             if seen.policy.created == "start":
-                run = ("run", f"MODULE:{seen.summary.workflow}", *self._start())
+                code = f"MODULE:{seen.summary.workflow}" if seen.definition is None else "FILE"
+                run = ("run", code, *self._start())
                 todo = Advice(f"{todo.text}, and so does", run)
             yield Reason("no-engine", text, (todo,))
 

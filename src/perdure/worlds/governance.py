@@ -163,7 +163,7 @@ class Governance:
                 before = place_of(heads[-1])
                 for head in heads:
                     if head.version in versions and head.status not in TERMINAL:
-                        await self._client._door.put(head.id, Migrated())
+                        await self._client._connection.put(head.id, Migrated())
                         moved += 1
         return moved
 
@@ -172,7 +172,7 @@ class Governance:
     async def _ask(self, verb: str, body: dict[str, Any]) -> Any:
         id = os.urandom(16).hex()
         # By its name: whoever runs the world adds to some messages what it counted.
-        await self._client._door.put(RULER, Message(f"{RULING}{verb}", encode(body), id))
+        await self._client._connection.put(RULER, Message(f"{RULING}{verb}", encode(body), id))
         answer = await self._world._response(verb, id)
         if "refused" in answer:
             raise RuleRefused(answer["refused"], answer["text"])

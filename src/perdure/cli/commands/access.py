@@ -27,16 +27,23 @@ EXITS = {"not-found": Exit.NOT_FOUND, "last-admin": Exit.CONFLICT}
 
 
 @define("access link")
-@click.option("--actor", metavar="NAME", help="Who logs in.  [default: you]")
+@click.option("--actor", metavar="NAME", help="Who logs in, with what NAME was granted.  [default: you, as admin]")
 @click.option("--url", default=f"http://{LISTEN}", show_default=True, help="The address of the server.")
 def link(console: Console, actor: str | None, url: str) -> None:
-    """The link works once, for ten minutes, and logs in an admin: who can write the database is admin."""
+    """The link works once, for ten minutes. Yours logs in an admin: who can write the database is admin."""
+    from perdure.server.accesses import read_access
     from perdure.server.auth.tokens import digest_of
 
-    token = token_urlsafe(32)
+    token, name = token_urlsafe(32), actor or getpass.getuser()
     expires = datetime.now(UTC) + timedelta(minutes=MINUTES)
-    body = {"digest": digest_of(token), "actor": actor or getpass.getuser(), "expires_at": expires}
-    console.ask(lambda client: _change(client, "link add", body))
+    body = {"digest": digest_of(token), "actor": name, "expires_at": expires, "admin": actor is None}
+
+    async def make(client: Client) -> bool:
+        await _change(client, "link add", body)
+        return actor is None or actor in (await read_access(client.queries)).people
+
+    if not console.ask(make):
+        console.note(f"{name} was granted nothing yet: {console.command('access', 'grant', name, '--grant', 'viewer')}")
     whole = f"{url.rstrip('/')}/login#{token}"
     console.answer({"login": whole}, whole)
 

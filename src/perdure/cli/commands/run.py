@@ -84,6 +84,8 @@ def run(  # noqa: PLR0917
     with shown() as progress:
         workflow, workflows = load(target)
         functions, handlers = helpers_of(target)
+        for doubt in workflow.doubts(value) if hasattr(workflow, "doubts") else ():
+            console.note(doubt)
         run = Run(console, progress, timeout, Given(handlers, allow, secrets_of(connections)))
         workflows += functions
         ending: Ending = run_async(lambda: run.run(workflows, workflow, value, key, reuse))

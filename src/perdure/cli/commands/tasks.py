@@ -107,7 +107,13 @@ def _state(info: TaskInfo) -> str:
 @click.option("--mine", is_flag=True, help="What that person has.")
 @click.option("--candidate", is_flag=True, help="What that person may take, or has.")
 @click.option("--overdue", "late", is_flag=True, help="Only what is overdue.")
-@click.option("--status", "statuses", multiple=True, type=click.Choice(list(TaskStatus)), help="Only those.")
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    type=click.Choice([status.value for status in TaskStatus]),
+    help="Only those.",
+)
 @click.option("--name", default="", metavar="NAME", help="Only tasks of this name.")
 @click.option("--workflow", default="", metavar="NAME", help="Only tasks that this workflow asked for.")
 @click.option("--reference", default="", metavar="TEXT", help="Only tasks with this reference.")

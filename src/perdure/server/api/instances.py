@@ -187,7 +187,7 @@ async def show(calling: Calling, given: Id) -> InstanceDetail:
     about = summary(head)
     calling.tag = str(found.entries)
     if found.state is UNSET:
-        found = msgspec.structs.replace(found, state=await cell_state(calling, head))
+        found = msgspec.structs.replace(found, state=await state_by_messages(calling, head))
     return InstanceDetail(
         **{field: getattr(found, field) for field in ShownInstance.__struct_fields__},
         instance=str(head.id),
@@ -200,10 +200,13 @@ async def show(calling: Calling, given: Id) -> InstanceDetail:
     )
 
 
-async def cell_state(calling: Calling, head: HeadRow, at: int | None = None) -> Any:
-    """The state of a cell now, or at an entry of the journal. UNSET: it is no cell, or its code is not here."""
+async def state_by_messages(calling: Calling, head: HeadRow, at: int | None = None) -> Any:
+    """The state of an instance that messages make, now or at an entry of the journal.
+
+    UNSET: something else made it, or its code is not here.
+    """
     policy, _ = await words_for(calling.client.queries, head.workflow, False)
-    if policy.noun != "cell":
+    if policy.created != "message":
         return UNSET
     try:
         return to_plain(await calling.client.state(head.workflow, head.key, at=at))

@@ -19,7 +19,7 @@ from perdure.views.instance_at import PastInstance, instance_at
 
 from ..calling import Calling, id_of, unknown
 from ..problems import HttpProblem
-from .instances import Nothing, cell_state
+from .instances import Nothing, state_by_messages
 
 
 class AtQuery(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class AtQuery(msgspec.Struct, frozen=True):
 async def at(calling: Calling, given: AtQuery) -> PastInstance:
     head = await calling.find(given.id)
     found = await instance_at(calling.client.queries, head, given.entry)
-    return replace(found, state=await cell_state(calling, head, int(found.seq)))
+    return replace(found, state=await state_by_messages(calling, head, int(found.seq)))
 
 
 class DrawingQuery(msgspec.Struct, frozen=True):
