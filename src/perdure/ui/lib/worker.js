@@ -12,6 +12,7 @@ const fits = ({ channels }, name, data) =>
     if (name === "count") return each === "fleet";
     if (name === "task") return each === "tasks:mine";
     if (name === "head" && data.filter !== undefined) return each === `list:${data.filter}`;
+    if (each.startsWith("bulk:")) return data.id === `perdure.bulk/${each.slice(5)}`;
     return each === `instance:${data.id}` || each.startsWith("instance:@");
   });
 
