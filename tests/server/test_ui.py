@@ -471,6 +471,13 @@ def test_ctrl_k_finds_instances_and_runs_the_verbs_of_the_page(stage):
         await page.keyboard.type("tag order")
         await page.keyboard.press("Enter")
         await page.wait_for_selector("dialog >> text=Tag order/o-2")
+        await page.goto(site.url)
+        await page.wait_for_selector(".totals")
+        await page.keyboard.press("Control+k")
+        await page.keyboard.type("fork order/o-2")
+        await page.wait_for_selector(r"[role=option] >> text=/^Fork order\/o-2$/")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("dialog >> text=Fork order/o-2")
         return page.url
 
     assert stage.tell(story).endswith("/instances/order/o-2")
@@ -642,3 +649,25 @@ def test_a_proposal_is_shown_with_its_changes_and_rejected(stage):
     shown = stage.tell(story)
 
     assert "1 change by bob" in shown and "com.acme/More@1" in shown
+
+
+def test_a_viewer_has_no_button_that_changes_something(stage):
+    async def story(site, page):
+        viewer = {"grants": [{"role": "viewer", "workflows": ["order"], "values": False}], "roles": []}
+        await site.server.accesses.ask("grant", {"actor": "viv", "person": viewer}, Actor("root"))
+        client = await site.login("ann")
+        link = (await client.post(f"{API}/access/link", json={"actor": "viv"})).json()["path"]
+        await page.goto(site.url + link)
+        await page.wait_for_selector(".totals")
+        await page.goto(f"{site.url}/instances")
+        await page.wait_for_selector(".ledger.inst tbody tr")
+        boxes = await page.locator(".inst input[type=checkbox]").count()
+        shown = await page.inner_text(".facet >> nth=1")
+        await page.goto(f"{site.url}/instances/order/o-1?tab=data&do=cancel")
+        await page.wait_for_selector("text=Withheld")
+        return boxes, shown, await page.locator(".acts button, .why-list button.btn, dialog").count()
+
+    boxes, shown, buttons = stage.tell(story, login="")
+
+    assert (boxes, buttons) == (0, 0)
+    assert "order" in shown and "secret_plan" not in shown
