@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 import msgspec
 
@@ -25,8 +24,6 @@ from .read import Reader
 from .scope import MEMBERS, ROOT_NAMES, ActionCode, Code, Compiler, StepCode, has_template
 from .soundness import findings
 from .v10 import rewrite
-
-_SQL_FIELDS: Final = ("query", "commands", "script")
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -359,7 +356,7 @@ class _Warnings:
                 reached.update(self.behind(arc.step))
             for name, count in reached.items():
                 target = self.playbook.step(name)
-                if count > 1 and target.join is None and not self.joined_before(step.name, name):
+                if count > 1 and target.join is None and name != step.name:
                     path = self.compiled[name].path
                     self.warn(
                         path, "runs-twice", f"{name} runs once for each token of the split {step.name}", "add join: all"
@@ -375,9 +372,6 @@ class _Warnings:
                 seen.add(at)
                 ahead.extend(self.net.arcs[at])
         return seen
-
-    def joined_before(self, split: str, name: str) -> bool:
-        return name == split
 
 
 def expressions(code: StepCode) -> Iterator[tuple[str, Expression]]:

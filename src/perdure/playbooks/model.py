@@ -52,7 +52,6 @@ class Action(msgspec.Struct, frozen=True, omit_defaults=True):
     inline_max_bytes: int = 65536
     raw: tuple[str, ...] = ()  # fields whose text is code and is not rendered
     takes_args: bool = False  # the tool has a parameter args
-    unknown: bool = False  # v10: no tool has this name
 
 
 class AdmitRule(msgspec.Struct, frozen=True, omit_defaults=True):
