@@ -60,6 +60,50 @@ def test_a_playbook_is_checked_put_started_and_patched():
     assert again.json() == kept.json()
 
 
+def test_versions_of_a_definition_have_a_form_a_text_and_a_difference():
+    async def story(site):
+        author, viewer = await site.key(Grant("author")), await site.key(VIEWER, actor="vi")
+        other = await site.key(Grant("viewer", ("order",)), actor="x")
+        texts = PLAYBOOK, PLAYBOOK.replace("result: 1", "result: 2")
+        one, two = [(await author.post(f"{API}/workflows", json={"text": text})).json()["version"] for text in texts]
+        of = f"{API}/workflows/stock/-"
+        exported = await viewer.get(f"{of}/{one}/export")
+        again = await author.post(f"{API}/workflows/check", json={"text": exported.json()["text"]})
+        told = {
+            "source": await viewer.get(f"{of}/{one}/source"),
+            "drawing": await viewer.get(f"{of}/{one}/drawing"),
+            "diff": await viewer.get(f"{of}/diff", params={"a": one, "b": two}),
+            "same": await viewer.get(f"{of}/diff", params={"a": one, "b": one}),
+            "form": await viewer.get(f"{API}/workflows/order/-/1/form"),
+            "schema": await viewer.get(f"{API}/schemas/process"),
+            "functions": await viewer.get(f"{API}/functions"),
+        }
+        refused = [
+            await viewer.get(f"{of}/{one}/export", params={"format": "python"}),
+            await viewer.get(f"{API}/workflows/order/-/1/export"),
+            await viewer.get(f"{of}/9.9/source"),
+            await other.get(f"{of}/{one}/source"),
+            await other.get(f"{of}/{one}/form"),
+            await viewer.get(f"{API}/schemas/nothing"),
+        ]
+        return one, two, again, told, refused
+
+    one, two, again, told, refused = run(story)
+
+    assert (again.json()["ok"], again.json()["version"]) == (True, one)
+    assert {name: each.status_code for name, each in told.items()} == dict.fromkeys(told, 200)
+    assert told["source"].json()["version"] == one
+    assert told["drawing"].json()["picture"]["nodes"]
+    lines = told["diff"].json()["diff"]
+    assert (lines[0], lines[1], told["same"].json()["diff"]) == (f"--- {one}", f"+++ {two}", [])
+    schema = told["form"].json()["schema"]
+    assert (schema["properties"]["cents"]["type"], schema["required"]) == ("integer", [])
+    assert schema["properties"]["cents"]["default"] == 0
+    assert told["schema"].json()["schema"]["$defs"]["step"]
+    assert {"name", "gives", "text"} == set(told["functions"].json()["functions"][0])
+    assert [each.status_code for each in refused] == [422, 409, 409, 404, 404, 404]
+
+
 def test_the_report_of_a_graph_is_told():
     async def story(site):
         viewer = await site.key(VIEWER)

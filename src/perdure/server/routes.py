@@ -81,6 +81,7 @@ class Route(msgspec.Struct, frozen=True):
 
 ON: Final = "/instances/{id}"
 OF: Final = "/instances/{id}/-"
+VERSION: Final = "/workflows/{name}/-/{version}"
 TASK: Final = "/tasks/{task}"
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -155,6 +156,20 @@ ROUTES: Final[tuple[Route, ...]] = (
           looks.VersionQuery, looks.SourceAnswer, looks.source),
     Route("workflow drawing", "GET", "/workflows/{name}/-/drawing", "viewer", "Draw a workflow.", looks.VersionQuery,
           looks.Drawing, looks.workflow_drawing),
+    Route("workflow diff", "GET", "/workflows/{name}/-/diff", "viewer", "Compare two versions of a workflow.",
+          looks.TwoVersions, looks.VersionDiff, looks.compare_versions, "a=1.0.0&b=1.1.0"),
+    Route("version form", "GET", f"{VERSION}/form", "viewer", "Tell the input of a start, as a JSON Schema.",
+          looks.VersionQuery, looks.FormAnswer, looks.form),
+    Route("version export", "GET", f"{VERSION}/export", "viewer", "Write a definition as YAML, JSON or Python.",
+          looks.ExportFormat, looks.ExportedDefinition, looks.export_definition, "format=json"),
+    Route("version source", "GET", f"{VERSION}/source", "viewer", "Show the source of a version.",
+          looks.VersionQuery, looks.SourceAnswer, looks.source),
+    Route("version drawing", "GET", f"{VERSION}/drawing", "viewer", "Draw a version.", looks.VersionQuery,
+          looks.Drawing, looks.workflow_drawing),
+    Route("workflow schema", "GET", "/schemas/{dialect}", "viewer", "Tell the JSON Schema of a definition.",
+          definitions.DialectName, definitions.SchemaAnswer, definitions.schema),
+    Route("workflow functions", "GET", "/functions", "viewer", "List the functions of expressions.",
+          instances.Nothing, definitions.FunctionList, definitions.functions),
     Route("check", "POST", "/workflows/check", "author", "Check a definition; nothing is kept.",
           definitions.DefinitionText, definitions.CheckedDefinition, definitions.check,
           {"text": "apiVersion: perdure/v1"}, values=True),
