@@ -49,6 +49,8 @@ REFUSALS: Final[dict[str, tuple[str, ...]]] = {
     "ctx": ("not-found", "code-not-here"),
     "tokens": ("not-found", "code-not-here"),
     "report": ("not-found", "code-not-here"),
+    "submit": (*_INSTANCE, "node-denied", "instance-ended"),
+    "node cancel": (*_INSTANCE, "unknown-node", "instance-ended"),
     "patch": (*_INSTANCE, "patch-refused", "instance-ended"),
     "cells ls": _FILTER,
     "cells show": ("not-found", "code-not-here"),

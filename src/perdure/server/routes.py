@@ -185,6 +185,10 @@ ROUTES: Final[tuple[Route, ...]] = (
           parts.PatchAnswer, parts.patch, {"set": {"approved": True}}, values=True),
     Route("report", "GET", f"{OF}/report", "viewer", "Report on the nodes of a graph's instance.", instances.Id,
           parts.ReportAnswer, parts.report),
+    Route("submit", "POST", f"{OF}/nodes", "operator", "Add nodes to a running graph.", parts.SubmitParams,
+          parts.SubmitAnswer, parts.submit, {"nodes": [{"name": "check", "goal": "check the sources"}]}, values=True),
+    Route("node cancel", "POST", f"{OF}/nodes/{{node}}/cancel", "operator", "End a node of a running graph.",
+          parts.NodeParams, parts.NodeAnswer, parts.cancel_node, {}),
     Route("cells ls", "GET", "/cells", "viewer", "List cells, newest first.", instances.ListQuery,
           instances.InstanceList, journal.living, "workflow=com.acme/order", direct=True),
     Route("cells show", "GET", "/cells/{id}", "viewer", "Show the state of a cell.", journal.StateQuery,
@@ -288,11 +292,13 @@ def _compiled() -> dict[str, list[tuple[re.Pattern[str], Route]]]:
 def _pattern(path: str) -> re.Pattern[str]:
     wide = "(.+)" if "/-/" in path else "((?:(?!/-/).)+)"
     parts = re.split(r"{(\w+)}", path)
-    text = "".join(
-        re.escape(part) if n % 2 == 0 else (wide if part in ("id", "name") and n == 1 else "([^/]+)")
-        for n, part in enumerate(parts)
-    )
+    text = "".join(re.escape(part) if n % 2 == 0 else _part(part, n == 1, wide) for n, part in enumerate(parts))
     return re.compile(text + r"\Z", re.S)
+
+
+def _part(name: str, first: bool, wide: str) -> str:
+    """Names of workflows, instances and nodes may have slashes."""
+    return "(.+)" if name == "node" else wide if name in ("id", "name") and first else "([^/]+)"
 
 
 def match(method: str, path: str) -> tuple[Route | None, dict[str, str], list[str]]:
