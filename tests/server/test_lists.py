@@ -11,6 +11,7 @@ from typing import Any
 
 import perdure
 from perdure.ports.store import Filter
+from tests.server import test_stream
 from tests.server.dialects import ALL as DIALECTS
 from tests.server.site import ALL, VIEWER, run, site
 
@@ -195,6 +196,13 @@ def test_a_list_of_one_dialect_has_its_workflows_alone():
             answer = await viewer.get(f"{API}/instances", params={"dialect": dialect})
             count = await viewer.get(f"{API}/instances/count", params={"q": f"dialect:{dialect}"})
             shown.append(([row["id"] for row in answer.json()["items"]], count.json()["count"]))
-        return shown
+        stream = test_stream.events(viewer, "list:dialect:flow")
+        await test_stream.until(stream, "live")
+        await site.engine.start_plain("article", {"input": "hail"}, key="b")
+        await site.engine.start("order", key="p")
+        return shown, (await test_stream.until(stream, "head"))[-1][1]
 
-    assert run(story, workflows=DIALECTS) == [(["order/o"], 1), (["article/a"], 1), (["article/a"], 1), ([], 0)]
+    shown, heard = run(story, workflows=DIALECTS)
+
+    assert heard["id"].startswith("order/")
+    assert shown == [(["order/o"], 1), (["article/a"], 1), (["article/a"], 1), ([], 0)]
