@@ -290,8 +290,13 @@ async def _running(
 
             asyncio.ensure_future(prepare(queries)).add_done_callback(ended)
 
-        await asked(lambda opened: shard.open(opened, prepared))
-        yield Alone(shard, connection)
+        try:
+            await asked(lambda opened: shard.open(opened, prepared))
+            yield Alone(shard, connection)
+        except asyncio.CancelledError:  # while it opened, or for the second time while it stopped
+            if not shard.closed:
+                shard.release()  # nothing of it may run on a store that is closed
+            raise
     finally:
         store.close()
 
