@@ -14,11 +14,18 @@ export function offer(list) {
 
 const instance = (id) => href(`/instances/${id.split("/").map(encodeURIComponent).join("/")}`);
 
-async function search(text) {
+const VERBS = { send: "send", ask: "ask", tag: "tag", wake: "wake", retry: "retry", settle: "settle", rewind: "rewind", fork: "fork", cancel: "cancel" };
+
+// `o-17` finds instances; `cancel o-17` finds them and opens the dialog of the verb.
+async function search(whole) {
+  const [first, ...others] = whole.split(/\s+/);
+  const verb = others.length ? VERBS[first.toLowerCase()] : undefined;
+  const text = verb ? others.join(" ") : whole;
   if (text.length < 2) return [];
   const cut = text.indexOf("/");
   const q = /[:<>]/.test(text) ? text : cut > 0 ? `workflow:${text.slice(0, cut)} key_prefix:${text.slice(cut + 1)}` : `key_prefix:${text}`;
   const found = await get("/instances", { q, limit: 8 }).catch(() => ({ items: [] }));
+  if (verb) return found.items.map((each) => ({ text: `${verb[0].toUpperCase()}${verb.slice(1)} ${each.id}`, hint: html`<${Status} of=${each.status} />`, icon: verb, run: () => go(`${instance(each.id)}?do=${verb}`) }));
   return found.items.map((each) => ({ text: each.id, hint: html`<${Status} of=${each.status} />`, icon: "right", run: () => go(instance(each.id)), mono: true }));
 }
 

@@ -90,6 +90,9 @@ export function Bones({ rows = 8 }) {
 
 export const Empty = ({ title, children }) => html`<div class="empty"><h2>${title}</h2>${children}</div>`;
 
+// Whether a login has a role above viewer on some workflow.
+export const operates = (me) => me.grants.some((each) => each.role !== "viewer");
+
 // Loads a value, again whenever one of its keys changes. Keeps the old value while the new one comes.
 export function useLoaded(load, keys) {
   const [state, setState] = useState({ value: undefined, error: undefined });

@@ -12,6 +12,7 @@ const fits = ({ channels }, name, data) =>
     if (name === "count") return each === "fleet";
     if (name === "task") return each === "tasks:mine";
     if (name === "head" && data.filter !== undefined) return each === `list:${data.filter}`;
+    if (each.startsWith("bulk:")) return data.id === `perdure.bulk/${each.slice(5)}`;
     return each === `instance:${data.id}` || each.startsWith("instance:@");
   });
 
@@ -73,7 +74,7 @@ onconnect = ({ ports: [port] }) => {
       root = data.root;
       const known = source && opened.split("&").map((each) => decodeURIComponent(each.slice(9)));
       readers.set(data.reader, { name: data.reader, port, channels: data.channels, fresh: data.fresh, bad: false });
-      if (known && source.readyState === EventSource.OPEN && data.channels.every((each) => known.includes(each))) { // nothing is opened anew: say what is known
+      if (known && source.readyState === EventSource.OPEN && data.channels.every((each) => known.includes(each))) { // the stream has these channels already
         tell(readers.get(data.reader), "live", {});
         if (data.fresh) tell(readers.get(data.reader), "gap", {});
         readers.get(data.reader).fresh = false;

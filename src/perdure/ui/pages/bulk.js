@@ -13,7 +13,8 @@ const LIVE = new Set(["running", "waiting"]);
 export default function Bulks({ query, setLive }) {
   const { value, error, again } = useLoaded(() => get("/bulk"), []);
   const [ends, setEnds] = useState(null);
-  useEffect(() => watch(["list:workflow:perdure.bulk"], calm(again, 500), setLive), []);
+  const running = (value?.items ?? []).filter((each) => LIVE.has(each.status)).map((each) => `bulk:${each.id}`);
+  useEffect(() => watch(["list:workflow:perdure.bulk", ...running], calm(again, 500), setLive), [running.join()]);
   useTick(10000);
   if (!value) return error ? html`<${Trouble} error=${error} again=${again} />` : html`<${Bones} />`;
   const chosen = value.items.find((each) => each.id === query.get("id"));

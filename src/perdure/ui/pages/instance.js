@@ -34,6 +34,11 @@ export default function Instance({ rest: id, query, setLive }) {
   const total = value?.show.entries ?? 0;
   const travels = entry > 0 && entry < total;
   const then = useLoaded(() => (travels ? get(instancePath(id, `at/${entry}`)) : Promise.resolve(null)), [id, entry, travels]);
+  useEffect(() => { // a verb that Ctrl-K or a link asks for
+    if (!there || !query.get("do")) return;
+    if (value.show.may[query.get("do")] === "") setVerb({ name: query.get("do"), given: { answered: setAnswer }, entries: value.show.entries });
+    set({ do: "" });
+  }, [there, query.get("do")]);
   if (!value) return error ? html`<${Trouble} error=${error} again=${again} />` : html`<${Bones} />`;
   const { why, history } = value;
   const past = travels && then.value?.entry === entry ? then.value : null;

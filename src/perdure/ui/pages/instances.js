@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { get, part, root, send } from "../lib/api.js";
 import { ago, command, figure, moment, quoted, visible } from "../lib/format.js";
 import { href, set } from "../lib/router.js";
-import { Bones, Cmd, Empty, Icon, Id, Menu, Request, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
+import { Bones, Cmd, Empty, Icon, Id, Menu, Request, Status, Trouble, operates, useLoaded, useTick } from "../lib/parts.js";
 import { BulkDialog, VERBS } from "../lib/bulk.js";
 import { Chips, words } from "../lib/filter.js";
 import { Dialog } from "../lib/dialog.js";
@@ -61,13 +61,13 @@ export default function Instances({ query, setLive, me }) {
   const pick = (id) => { const ids = new Set(picked.ids); if (!ids.delete(id)) ids.add(id); setPicked({ ids, all: false }); };
   const clear = () => setPicked({ ids: new Set(), all: false });
   const size = picked.all ? value?.count : picked.ids.size;
-  const acts = me.grants.some((each) => each.role !== "viewer") && !me.read_only;
+  const acts = operates(me) && !me.read_only;
   useEffect(() => offer(size ? Object.entries(VERBS).map(([verb, { label, icon }]) => ({ text: `${label.replace("…", "")} ${figure(size)} selected`, icon, run: () => setDialog({ verb }) })) : []), [size]);
   const tags = [...new Set(items.slice(0, 300).flatMap((each) => Object.keys(each.tags)))].sort();
   return html`
 <div class="head"><h1>Instances</h1>${value && html`<span class="muted">${figure(value.count)} match${q ? `, of ${figure(value.facets.reduce((sum, each) => sum + each.count, 0))}` : ""}</span>`}
-  <div class="end"><a class="btn quiet" href=${href("/bulk")}>Bulks</a><${Menu} label="Export">${["csv", "jsonl"].map((format) => html`<a href=${exported(q, format, columns)} download>${format === "csv" ? "As CSV" : "As JSON lines"}</a>`)}<//>
-  <a class="btn" href=${href("/workflows")}><${Icon} name="plus" />Start…</a></div></div>
+  <div class="end">${operates(me) && html`<a class="btn quiet" href=${href("/bulk")}>Bulks</a>`}<${Menu} label="Export">${["csv", "jsonl"].map((format) => html`<a href=${exported(q, format, columns)} download>${format === "csv" ? "As CSV" : "As JSON lines"}</a>`)}<//>
+  ${acts && html`<a class="btn" href=${href("/workflows")}><${Icon} name="plus" />Start…</a>`}</div></div>
 <div class="stack near">
 <${Bookmarks} q=${q} columns=${columns} usual=${!query.has("cols")} me=${me} />
 <form class="query" role="search" onSubmit=${(event) => { event.preventDefault(); set({ q: text }); }}>
@@ -120,7 +120,7 @@ function Bookmarks({ q, columns, usual, me }) {
   const { value, again } = useLoaded(() => get("/bookmarks").catch(() => ({ items: [] })), []);
   const [saving, setSaving] = useState(false);
   const cols = usual ? [] : columns;
-  const operator = me.grants.some((each) => each.role !== "viewer");
+  const operator = operates(me);
   const here = value?.items.find((each) => each.q === q && each.columns.join() === cols.join());
   const shown = [...(value?.items ?? [])].sort((a, b) => b.pinned - a.pinned);
   if (!value || (!shown.length && !q && usual)) return null;
