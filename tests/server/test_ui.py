@@ -671,3 +671,18 @@ def test_a_viewer_has_no_button_that_changes_something(stage):
 
     assert (boxes, buttons) == (0, 0)
     assert "order" in shown and "secret_plan" not in shown
+
+
+def test_every_entry_is_in_a_compact_row(stage):
+    async def story(site, page):
+        handle = await an_order(site, "told-briefly")
+        await handle.tag("shop", "a")
+        await handle.send("decision", "yes")
+        await handle.result()
+        await page.goto(f"{site.url}/instances/order/told-briefly?journal=compact")
+        await page.wait_for_selector("text=the instance itself")
+        return await page.locator("[aria-label='Operations, a row each'] td.mono").all_inner_texts()
+
+    shown = stage.tell(story)
+
+    assert {int(each) for text in shown for each in text.split(", ")} == {1, 2, 3, 4}
