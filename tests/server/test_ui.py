@@ -3,10 +3,14 @@
 import asyncio
 import os
 import re
+import shlex
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
+from click.testing import CliRunner
 
+from perdure.cli.exits import Exit
+from perdure.cli.group import cli
 from perdure.kernel.asked import Actor
 from perdure.kernel.events import Address
 from perdure.verbs.read import WhyParams, why
@@ -22,6 +26,13 @@ EVIL = "<img src=x onerror=alert(1)><script>window.hurt=1</script>\u202e{{7*7}}"
 AXE = """(rules) => axe.run({ resultTypes: ["violations"], ...rules }).then((found) => found.violations.map(
     (each) => [each.id, each.nodes.slice(0, 3).map((node) => node.html.slice(0, 200))]))"""
 
+TASK_DIALOGS = {
+    "Assign…": {"d-to": "bob"},
+    "Comment…": {"d-text": "two words"},
+    "Change priority…": {},
+    "Escalate…": {"d-roles": "director"},
+    "Cancel…": {"d-reason": "not needed"},
+}
 DIALOGS = [
     ("/", ["key ?"], "#keys"),
     ("/", ["key Control+k"], ".palette"),
@@ -686,3 +697,47 @@ def test_every_entry_is_in_a_compact_row(stage):
     shown = stage.tell(story)
 
     assert {int(each) for text in shown for each in text.split(", ")} == {1, 2, 3, 4}
+
+
+def test_copied_commands_are_those_of_the_command_line(stage, tmp_path):
+    """Each is asked of an empty database: the command line takes its words, and finds no such thing."""
+    missing = str(tmp_path / "missing.db")
+
+    async def story(site, page):
+        found = []
+
+        async def command(press, **fields):
+            await page.click(press)
+            for name, text in fields.items():
+                await page.fill(f"#{name}", text)
+            found.append(await page.inner_text("dialog .cmd:not(.http) code >> nth=0"))
+            await page.keyboard.press("Escape")
+            await page.wait_for_selector("dialog", state="detached")
+
+        await page.goto(f"{site.url}/instances/order/o-2")
+        await command(".acts >> text=Send…", **{"d-name": "decision"})
+        await command(".acts >> text=Tag…", **{"d-name": "shop", "d-value": "it's"})
+        for each in ("Rewind…", "Fork…", "Cancel…"):
+            await command(f".acts >> text={each}")
+        task = next(path for path in stage.pages if path.startswith("/tasks/"))
+        for each, fields in TASK_DIALOGS.items():
+            await page.goto(site.url + task)
+            await page.click("summary >> text=More")
+            await command(f".list-menu >> text={each}", **fields)
+        await page.goto(f"{site.url}/settings")
+        await command("text=Make a key…", **{"d-actor": "crm"})
+        await command("text=Grant…", **{"d-actor": "bob"})
+        await page.goto(f"{site.url}/instances?q=workflow:order")
+        await page.click("thead input")
+        await command(".pick >> text=Tag…", **{"d-name": "shop", "d-value": "a"})
+        await page.goto(f"{site.url}/workflows/order")
+        await command("text=Start…")
+        return found
+
+    found = stage.tell(story, seconds=120)
+
+    assert len(found) == 14
+    for text in found:
+        words = shlex.split(text)[1:]
+        result = CliRunner().invoke(cli, [*words, "--db", missing], input="")
+        assert result.exit_code in (Exit.OK, Exit.NOT_FOUND, Exit.DATABASE), (text, result.output)
