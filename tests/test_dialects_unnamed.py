@@ -30,6 +30,9 @@ ALLOWED_ABOVE = {
     ("cli/commands/run.py", "MODULE:FLOW|FILE"): "a text that people read",
     **{("server/logins.py", word): "the code flow of OpenID" for word in ("flow", "_flow", "_no_flow", "FLOW_SECONDS")},
     ("server/auth/oidc.py", "flow"): "the code flow of OpenID",
+    ("server/auth/oidc.py", "CodeFlow"): "the code flow of OpenID",
+    ("server/logins.py", "CodeFlow"): "the code flow of OpenID",
+    ("server/problems.py", "BadPlaybook"): "an error of the public list, by its name",
     ("server/api/definitions.py", "playbook"): "the definitions of `client.playbooks`, which is public",
     ("server/api/definitions.py", "playbooks"): "the definitions of playbooks; public",
 }
@@ -61,7 +64,7 @@ def named(*packages: str) -> set[tuple[str, str]]:
         for package in packages
         for path in (SOURCE / package).rglob("*.py")
         for word in words(ast.parse(path.read_text()))
-        if DIALECT.search(word.replace("_", " "))
+        if DIALECT.search(re.sub("(?<=[a-z])(?=[A-Z])", " ", word.replace("_", " ")))
     }
 
 

@@ -198,7 +198,7 @@ def test_a_terminal_sees_what_is_open_and_how_far_it_is(world):
         seen += os.read(main, 4096)
 
     (world.directory / "go").touch()
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=60)
     os.close(main)
 
     assert b"three/k" in seen and b"running" in seen and b"step second" in seen

@@ -205,7 +205,7 @@ def at_a_terminal(directory: Path, words: list[str], typed: list[str]) -> str:
                 os.write(ours, (lines.pop(0) + "\n").encode())
         elif process.poll() is not None:
             break
-    process.wait(30)
+    process.wait(60)
     os.close(ours)
     assert process.returncode == 0, screen
     return screen

@@ -95,7 +95,7 @@ async def test_nobody_answers(stage: Stage) -> None:
         with pytest.raises(AskTimeout, match="ask again with id='q'"):
             await handle.ask("question", timeout=0.01, id="q")
         asking = asyncio.create_task(handle.ask("question", id="q"))
-        await until(lambda: bool(engine._door._watchers))  # type: ignore[attr-defined]
+        await until(lambda: bool(engine._connection._watchers))  # type: ignore[attr-defined]
         await handle.send("end")
 
         with pytest.raises(NotAnswered, match="has ended without an answer to 'question'"):

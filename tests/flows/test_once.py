@@ -193,7 +193,7 @@ async def test_a_child_process_that_dies_leaves_the_outcome_unknown(memory: Stag
     async with memory.open(flow) as engine:
         handle = await engine.start(flow)
         with pytest.raises(InstanceStuck, match="before it had an answer"):
-            await handle.result(30)
+            await handle.result(60)
         assert [line.event for line in await handle.history()] == ["started", "receipt"]
         await handle.settle("kill")
         await handle.result(60)

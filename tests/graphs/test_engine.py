@@ -507,4 +507,4 @@ async def test_nodes_ask_their_graph_in_a_fleet_too(postgres: str) -> None:
         handles = [await engine.start(graph, key=str(number)) for number in range(8)]
 
         for handle in handles:
-            assert await handle.result(30) == ["PLAN/X", "PLAN/Y"]
+            assert await handle.result(60) == ["PLAN/X", "PLAN/Y"]

@@ -39,6 +39,7 @@ DRIVERS = {
     "kernel/kernel.py": "live",
     "kernel/replay.py": "the driver of replay: `Replay` for all entries of an instance, `deliver_again` for one",
     "kernel/rewind.py": "a rewind and the receipts that it kept, live",
+    "testing/playbooks.py": "a second machine beside the one that the kernel drives, to compare them",
 }
 """What hands events to machines."""
 

@@ -138,3 +138,11 @@ def test_simulate_takes_a_playbook_that_waits_for_a_patch(tmp_path):
 
     assert told.exit_code == 0
     assert "none made a difference" in told.stdout
+
+
+def test_start_takes_the_path_of_a_playbook(tmp_path):
+    url, file = str(tmp_path / "p.db"), tmp_path / "p.yaml"
+    file.write_text(HEAD.replace("name: p", "path: shop/p") + "workflow: [{step: a, tool: {kind: noop}}]\n")
+    assert called("playbooks", "put", str(file), "--db", url).exit_code == 0
+
+    assert called("start", "shop/p", "--key", "k", "--db", url).exit_code == 0

@@ -5,6 +5,7 @@ import textwrap
 
 import perdure
 from perdure.app.ours import load_playbook
+from perdure.playbooks.model import from_bytes, to_bytes
 from tests.playbooks.harness import HEAD
 
 
@@ -74,21 +75,25 @@ async def test_an_instance_stays_on_its_version_and_the_file_registered_last_is_
 
 
 async def test_two_spellings_are_one_version(tmp_path):
+    rule = "spec: {policy: {rules: [{else: {then: {set_ctx: {y: 1}}}}]}}"
     one = book(
-        "workflow: [{step: a, tool: {kind: noop}, next: [{step: b, when: ctx.x is defined}]}, {step: b, tool: {kind: noop}}]"
+        f"workflow: [{{step: a, tool: {{kind: noop}}, next: [{{step: b, when: ctx.x is defined}}]}}, {{step: b, join: all, tool: {{kind: noop, {rule}}}}}]"
     )
+    spelled = "spec: {once: false, policy: {rules: [{else: {then: {do: continue, max_delay: 300, delay: 1, backoff: none, set: {ctx.y: 1}}}}]}}"
     two = book(
-        """
+        f"""
         # the same
+        executor: {{spec: {{status: fail_on_unhandled, limits: {{max_tokens: 10000}}}}}}
         workflow:
           - step: a
-            next: {arcs: [{when: "{{ ctx.x is defined }}", step: b}]}
-            tool: [{name: a_task, kind: noop}]
-          - {tool: {kind: noop}, step: b}
+            next: {{spec: {{mode: exclusive}}, arcs: [{{when: "{{{{ ctx.x is defined }}}}", step: b}}]}}
+            tool: [{{name: a_task, kind: noop}}]
+          - {{tool: {{kind: noop, {spelled}}}, step: b, join: {{mode: all, on_short: fail}}}}
         """
     )
 
     assert one.version == two.version
+    assert from_bytes(to_bytes(one.definition.playbook)).version == one.version
     async with perdure.open(tmp_path / "p.db", workflows=[one]):
         pass
     async with perdure.open(tmp_path / "p.db", workflows=[two]) as engine:

@@ -1,6 +1,7 @@
 """Secrets of playbooks: values reach the tool, and no byte that is kept has them."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,12 @@ async def test_a_tool_is_a_step_of_a_flow(tmp_path):
     ) as engine:
         handle = await engine.start(ask, key="k")
         assert await handle.result() == {"rows": [{"n": 4}], "row_count": 1, "columns": ["n"]}
+
+
+async def test_a_package_that_is_missing_is_told_at_the_start(monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)  # as if it were not installed
+    async with perdure.open(
+        ":memory:", workflows=[book("workflow: [{step: a, tool: {kind: duckdb, query: select 1}}]")]
+    ) as engine:
+        with pytest.raises(perdure.NotInstalled, match="duckdb"):
+            await engine.start("p", key="k")

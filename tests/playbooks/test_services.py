@@ -82,7 +82,8 @@ async def test_the_example_runs_against_real_services(tmp_path, orders):
         why = json.loads((await perdure("why", "monday", "--json", env=env))[1])
         (gate,) = [each for each in why["reasons"] if each["kind"] == "gate"]
         assert "perdure playbooks patch shelf-restock/monday approved=true" in gate["todo"]
-        assert (await perdure("playbooks", "patch", "monday", "approved=true", env=env))[0] == 0
+        code, _, err = await perdure("playbooks", "patch", "monday", "approved=true", env=env)
+        assert code == 0, err
         code, out, err = await perdure(*run, "--json", env=env)
 
     assert code == 0, err

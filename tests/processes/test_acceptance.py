@@ -285,7 +285,7 @@ async def test_two_engines_never_run_a_slice_twice(postgres: str):
     ):
         handles = [await (one, two)[number % 2].start(process, key=str(number)) for number in range(24)]
         await asyncio.gather(*((two, one)[n % 2].handle(process, str(n)).send("go", id="once") for n in range(24)))
-        assert [await handle.result(timeout=30) for handle in handles] == ["end"] * 24
+        assert [await handle.result(timeout=60) for handle in handles] == ["end"] * 24
         assert {len(await handle.history()) for handle in handles} == {5}, "start, three calls, one message"
 
     assert len(calls) == 72 and set(calls.values()) == {1}
@@ -309,7 +309,7 @@ async def test_a_lost_notification_delays_and_never_loses(postgres: str):
             found = await until(lambda: all_tasks(client, 5))
             await asyncio.gather(*(client.tasks.complete(task.id, None, by=ANN) for task in found))
             await asyncio.gather(*(handle.send("go", int(handle.key), id="once") for handle in handles))
-            assert [await handle.result(timeout=30) for handle in handles] == list(range(5))
+            assert [await handle.result(timeout=60) for handle in handles] == list(range(5))
             assert {len(await handle.history()) for handle in handles} == {3}, "start, task, message"
             assert await engine.queries.check() == []
         assert proxy.deafened >= 1, "who listens hears another channel"

@@ -415,6 +415,21 @@ async def test_a_message_that_nothing_receives_is_refused_before_it_is_recorded(
         assert len(await handle.history()) == entries
 
 
+async def test_another_process_is_told_of_a_message_that_nothing_receives(kept: str):
+    process = small("1.0.0", Receive("m", "paid", schema=int), Complete("paid"))
+    async with perdure.open(kept, workflows=[process]) as engine:
+        await engine.start(process, key="a")
+    async with perdure.connect(kept) as client:
+        handle = client.handle("small", "a")
+        with pytest.raises(NotConvertible, match="did you mean paid"):
+            await handle.send("payd", 1)
+        with pytest.raises(NotConvertible, match="does not fit"):
+            await handle.send("paid", "text")
+        assert await client.queries.undelivered() == []
+        await handle.send("paid", 1)
+        assert len(await client.queries.undelivered()) == 1
+
+
 async def test_a_duplicate_message_has_no_second_effect_and_a_wrong_entry_number_changes_nothing(url: str):
     process = small("1.0.0", Receive("a", "m"), Receive("b", "m", timeout=timedelta(days=1)), Complete("end"))
 
@@ -603,7 +618,7 @@ async def test_a_definition_that_one_engine_puts_runs_in_every_engine(postgres: 
     async with perdure.open(postgres, workflows=[first]) as one, perdure.open(postgres, workflows=[first]):
         await one.processes.put(second)
         handles = [await one.start("small", key=str(number)) for number in range(24)]
-        found = [await handle.result(timeout=30) for handle in handles]
+        found = [await handle.result(timeout=60) for handle in handles]
 
     assert found == ["two"] * 24
 
@@ -613,7 +628,7 @@ async def test_an_engine_of_an_older_release_runs_the_instances_of_a_newer_one(p
 
     async with perdure.open(postgres, workflows=[first]), perdure.open(postgres, workflows=[second]) as newer:
         handles = [await newer.start(second, key=str(number)) for number in range(24)]
-        found = [await handle.result(timeout=30) for handle in handles]
+        found = [await handle.result(timeout=60) for handle in handles]
 
     assert found == ["two"] * 24
 

@@ -56,9 +56,9 @@ async def said(place: Path, word: str, count: int = 1) -> list[str]:
 async def test_a_worker_process_performs_what_flows_ask_for(postgres: str) -> None:
     async with engine(postgres) as client, worker(postgres) as process:
         handles = [await client.start(doubling, n) for n in range(100)]
-        assert [await handle.result(30) for handle in handles] == [2 * n for n in range(100)]
+        assert [await handle.result(60) for handle in handles] == [2 * n for n in range(100)]
         process.send_signal(signal.SIGTERM)
-        out, _ = await asyncio.to_thread(process.communicate, timeout=30)
+        out, _ = await asyncio.to_thread(process.communicate, timeout=60)
 
     assert process.returncode == 0
     assert "100 answered" in out and "100 claimed" in out
@@ -74,7 +74,7 @@ async def test_the_job_of_a_killed_worker_is_delivered_to_another(postgres: str,
         async with worker(postgres):
             await said(place, "begun:2")
             go.touch()
-            assert await handle.result(30) == "done"
+            assert await handle.result(60) == "done"
     assert (await said(place, "ended")) == ["begun:1", "begun:2", "ended"]
 
 
@@ -88,13 +88,13 @@ async def test_a_paused_worker_that_wakes_is_fenced(postgres: str, tmp_path: Pat
             async with worker(postgres) as second:
                 await said(place, "begun:2")
                 go.touch()
-                assert await handle.result(30) == "done"
+                assert await handle.result(60) == "done"
                 second.send_signal(signal.SIGTERM)
             first.send_signal(signal.SIGCONT)
             await said(place, "ended", 2)
             await asyncio.sleep(0.1)
             first.send_signal(signal.SIGTERM)
-            out, _ = await asyncio.to_thread(first.communicate, timeout=30)
+            out, _ = await asyncio.to_thread(first.communicate, timeout=60)
     assert "1 claimed" in out and "1 fenced" in out and "answered" not in out, out
 
 
@@ -107,7 +107,7 @@ async def test_why_says_who_has_the_job_or_that_nobody_has(postgres: str, tmp_pa
             await said(place, "begun:1")
             after = await why(postgres)
             go.touch()
-            await handle.result(30)
+            await handle.result(60)
 
     assert "is in the queue work since " in before and f"for {queue_jobs.__name__}:waits" in before
     assert f"perdure worker {queue_jobs.__name__} --queue work" in before
@@ -129,7 +129,7 @@ async def test_a_step_that_may_run_once_is_unknown_when_its_worker_is_killed(pos
         async with worker(postgres) as process:
             await said(place, "begun:1")
             process.kill()
-        assert await handle.result(30) == "unknown"
+        assert await handle.result(60) == "unknown"
 
 
 async def test_cancelling_reaches_the_worker_and_progress_comes_back(postgres: str, tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ async def test_a_stopped_worker_lets_its_steps_end(postgres: str, tmp_path: Path
             await said(place, "begun:1")
             process.send_signal(signal.SIGTERM)
             go.touch()
-            await asyncio.to_thread(process.communicate, timeout=30)
-        assert await handle.result(30) == "done"
+            await asyncio.to_thread(process.communicate, timeout=60)
+        assert await handle.result(60) == "done"
     assert await said(place, "ended") == ["begun:1", "ended"]
 
 
@@ -167,12 +167,12 @@ async def test_what_a_stopped_worker_does_not_end_is_given_back(postgres: str, t
         async with worker(postgres, "--drain", "0") as process:
             await said(place, "begun:1")
             process.send_signal(signal.SIGTERM)
-            out, _ = await asyncio.to_thread(process.communicate, timeout=30)
+            out, _ = await asyncio.to_thread(process.communicate, timeout=60)
         assert "1 given back" in out
         async with worker(postgres):
             assert await said(place, "begun:1", 2) == ["begun:1", "cut", "begun:1"]
             go.touch()
-            assert await handle.result(30) == "done"
+            assert await handle.result(60) == "done"
 
 
 async def test_a_worker_of_other_code_leaves_the_job_alone(postgres: str) -> None:
@@ -180,16 +180,16 @@ async def test_a_worker_of_other_code_leaves_the_job_alone(postgres: str) -> Non
         handle = await client.start(doubling, 4)
         async with worker(postgres, module="json.tool") as strange:
             async with worker(postgres, "--concurrency", "1"):
-                assert await handle.result(30) == 8
+                assert await handle.result(60) == 8
             strange.send_signal(signal.SIGTERM)
-            out, _ = await asyncio.to_thread(strange.communicate, timeout=30)
+            out, _ = await asyncio.to_thread(strange.communicate, timeout=60)
     assert out == "nothing was claimed\n"
 
 
 async def test_an_engine_of_a_fleet_serves_queues_itself(postgres: str) -> None:
     async with perdure.open(postgres, workflows=FLOWS, queues={"work": 3}) as client:
         handles = [await client.start(doubling, n) for n in range(20)]
-        assert [await handle.result(30) for handle in handles] == [2 * n for n in range(20)]
+        assert [await handle.result(60) for handle in handles] == [2 * n for n in range(20)]
 
 
 async def test_signed_receipts(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,4 +198,4 @@ async def test_signed_receipts(postgres: str, monkeypatch: pytest.MonkeyPatch) -
     async with perdure.open(postgres, workflows=FLOWS, keys=keys) as client:
         handle = await client.start(doubling, 4)
         async with worker(postgres, "--key", "k1=env:WORK_KEY"):
-            assert await handle.result(30) == 8
+            assert await handle.result(60) == 8

@@ -57,7 +57,7 @@ class Site:
         self.clients = []
 
     def client(self, **more):
-        made = httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=60, **more)
+        made = httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=120, **more)
         self.clients.append(made)
         return made
 
@@ -106,7 +106,7 @@ def run(story, **more):
 
     async def main():
         async with site(**more) as found:
-            return await asyncio.wait_for(story(found), 60)
+            return await asyncio.wait_for(story(found), 180)
 
     return asyncio.run(main())
 

@@ -17,7 +17,7 @@ def test_an_instance_is_started_told_a_message_and_gives_its_result():
         await site.engine.handle("order/o-17").until("waiting")
         why = (await client.get(f"{API}/instances/order/o-17/-/why")).json()
         sent = await client.post(f"{API}/instances/order/o-17/-/messages", json={"name": "decision", "body": "yes"})
-        result = await client.get(f"{API}/instances/order/o-17/-/result?wait=10")
+        result = await client.get(f"{API}/instances/order/o-17/-/result?wait=60")
         shown = await client.get(f"{API}/instances/order/o-17")
         return started, why, sent, result.json(), shown
 

@@ -137,7 +137,7 @@ def test_a_login_at_a_provider_of_another_site_leads_back_to_the_page():
             async with site(oidc=oidc) as found:
                 browser = await driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
                 page = await browser.new_page()
-                page.set_default_timeout(20_000)
+                page.set_default_timeout(60_000)
                 await page.goto(f"{found.url}/instances?q=status:waiting")
                 await page.click("text=Log in with your organisation")
                 await page.wait_for_selector("#main .ledger, #main .empty, main h1")
@@ -146,4 +146,4 @@ def test_a_login_at_a_provider_of_another_site_leads_back_to_the_page():
                 await browser.close()
                 return me
 
-    assert asyncio.run(asyncio.wait_for(story(), 90))["id"] == "ann"
+    assert asyncio.run(asyncio.wait_for(story(), 180))["id"] == "ann"

@@ -56,6 +56,7 @@ def test_a_database_that_is_gone_is_a_503_and_back_again(postgres, monkeypatch):
                 await client.post(f"{API}/instances/order/o-1/-/messages", json={"name": "decision", "body": 1}),
             ]
             ready = await client.get("/health/ready")
+            monkeypatch.undo()
             proxy.refusing = False
             back = await client.get(f"{API}/instances/order/o-1")
             while back.status_code == 503:

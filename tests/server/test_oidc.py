@@ -38,6 +38,7 @@ def bearer(site, token):
     return site.client(headers={"authorization": f"Bearer {token}"})
 
 
+@pytest.mark.filterwarnings("ignore:EdDSA is deprecated")
 @pytest.mark.parametrize("alg", ["RS256", "ES256", "Ed25519", "EdDSA"])
 def test_a_bearer_token_is_a_login_with_the_grants_of_its_claims(alg):
     async def story(site, idp):

@@ -59,7 +59,7 @@ def served(folder, *words):
 
 def login(told):
     headers = {"x-perdure": "1", "origin": told["url"]}
-    client = httpx.Client(base_url=told["url"], headers=headers, trust_env=False, timeout=60)
+    client = httpx.Client(base_url=told["url"], headers=headers, trust_env=False, timeout=120)
     token = re.split("#", told["login"])[1]
     assert client.post("/login", json={"token": token}).status_code == 200
     return client
@@ -112,7 +112,7 @@ def test_sigterm_ends_streams_with_bye_and_drains_what_runs(shop):
             assert next(line for line in lines if line == "event: live")
             process.send_signal(signal.SIGTERM)
             assert "event: bye" in list(lines)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 def test_a_second_signal_waits_for_no_open_request(monkeypatch):
@@ -139,7 +139,7 @@ def test_a_second_signal_waits_for_no_open_request(monkeypatch):
                 await running
                 asked.cancel()
 
-    asyncio.run(asyncio.wait_for(story(), 50))
+    asyncio.run(asyncio.wait_for(story(), 180))
 
 
 def test_serve_without_modules_runs_no_code_and_asks_the_engine_elsewhere(shop):
@@ -150,7 +150,7 @@ def test_serve_without_modules_runs_no_code_and_asks_the_engine_elsewhere(shop):
         other.get("/api/v1/instances/order/o-1/-/result?wait=1")
         sent = client.post("/api/v1/instances/order/o-1/-/messages", json={"name": "decision", "body": "yes"})
         assert sent.status_code == 200
-        result = client.get("/api/v1/instances/order/o-1/-/result?wait=20").json()
+        result = client.get("/api/v1/instances/order/o-1/-/result?wait=60").json()
         assert (result["status"], result["result"]) == ("completed", "yes")
 
 

@@ -1,15 +1,19 @@
 """Recorded values are shown to logins that may see them, in every face, and redacted fields to no login."""
 
+import asyncio
 import json
 from contextlib import suppress
 
+import httpx
 import pytest
 
 import perdure
 from perdure.access.model import Grant
 from perdure.errors import CallerError
+from perdure.server import Login, Settings, app
 from perdure.server.redacting import REDACTED, Redactor, read_pointer
 from perdure.server.routes import ROUTES
+from tests.playbooks.test_engine import book
 from tests.server import dialects
 from tests.server.site import ADMIN, Decision, run
 from tests.server.test_stream import events, until
@@ -48,6 +52,7 @@ async def begun(site):
     with pytest.raises(perdure.InstanceFailed):
         await handle.result()
     await site.engine.start_plain("article", {"input": SECRET}, key="a-1")
+    site.engine.hurry.set()  # a node of it waits for a person: the end of the story does not
     return ["leaky/l-1", "failing/f-1", "article/a-1"]
 
 
@@ -119,6 +124,40 @@ def test_redacted_fields_are_shown_to_no_login():
     assert SECRET not in found["tasks show", "leaky/l-1"].text
     assert SECRET not in found["why", "failing/f-1"].text
     assert found["verb export", "failing/f-1"].status_code == 403
+
+
+KEEPING = """
+keychain: [{name: k, map: {token: token}}]
+workflow:
+  - step: a
+    tool:
+      - {name: look, kind: noop, result: "<{{ keychain.k.token }}>"}
+      - {name: fail, kind: python, args: {t: "{{ keychain.k.token }}"}, code: "raise ValueError(t)"}
+"""
+
+
+def test_a_secret_is_in_no_answer_and_no_log(caplog):
+    caplog.set_level("DEBUG")
+    secret = "canary-77-of-this-test"
+
+    async def story():
+        playbook = book(KEEPING)
+        async with perdure.open(":memory:", workflows=[playbook], secrets={"token": secret}) as engine:
+            handle = await engine.start_plain(playbook.name, {}, key="p-1")
+            with suppress(perdure.InstanceFailed, perdure.InstanceStuck):
+                await handle.result()
+            server = app(
+                engine, actor=lambda scope: Login(perdure.Actor("ann"), (ADMIN,)), settings=Settings(secret="x" * 16)
+            )
+            transport = httpx.ASGITransport(server)
+            async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+                return await everything(client, [f"{playbook.name}/p-1"])
+
+    found = asyncio.run(asyncio.wait_for(story(), 60))
+
+    assert not [name for name, answer in found.items() if secret in answer.text]
+    assert any("<secret token>" in answer.text for answer in found.values())
+    assert secret not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ from perdure.runtime.setup import Setup
 from perdure.runtime.shard import MEMORY, Shard
 from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
+from perdure.tools import find as find_tool
+from perdure.tools import names as tool_names
 from perdure.tools.handler import enter
 
 from .definitions import DefinitionFollower, DefinitionLoader, restored, restored_one, stored
@@ -103,7 +105,10 @@ class Engine(Client):
                 shard.add(cast(Workflow, workflow), register.active)
 
     async def _refuse_start(self, workflow: Startable[Any]) -> None:
-        """A secret that a definition names and this engine does not have is `SecretMissing`, before anything starts."""
+        """`NotInstalled` or `SecretMissing`, before anything starts, for what a definition names and is not here."""
+        for kind in getattr(workflow, "tools", ()):
+            if kind in tool_names():
+                find_tool(kind).require()
         if names := getattr(workflow, "secrets", ()):
             await asyncio.to_thread(inject, tuple(map(Secret, names)), self._secrets)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from perdure.errors import BadProcess, Divergence, FlowRefused, InstanceStuck, PerdureError
+from perdure.errors import PerdureError
 
 from .exits import MEANING, Exit, Stopped, exit_of, kind_of
 from .verbs import GROUPS, VERBS, place_of
@@ -144,11 +144,11 @@ def _text(error: PerdureError) -> str:
     for python, option in OPTIONS.items():
         text = text.replace(python, option)
     text = re.sub(r"perdure\.connect\([^)]*\)", "`perdure start`, `perdure send` and the like", text)
-    if not isinstance(error, BadProcess | Divergence | InstanceStuck | FlowRefused):
+    if not error.advises:
         return text
     from .text import noted
 
-    return noted(text)  # these have lines of advice
+    return noted(text)
 
 
 @click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -162,6 +162,8 @@ class Divergence(AuthorError):
     Nothing was run. Follow the `advice`, or put the old code back, then `perdure retry` the instance.
     """
 
+    advises = True
+
     def __init__(  # noqa: PLR0917  # an exception's arguments are its facts
         self,
         instance: str,
@@ -235,6 +237,8 @@ class FlowRefused(AuthorError):
 
     Each of the `findings` has the `file`, the `line`, what was `found` there, and an `advice`. Nothing was opened.
     """
+
+    advises = True
 
     def __init__(self, flow: str, findings: tuple[Any, ...]) -> None:
         super().__init__(flow, findings)
@@ -334,6 +338,8 @@ class BadProcess(AuthorError):
 
     `problems` has all of them, each with code, place, text and what to do. Nothing was registered or started.
     """
+
+    advises = True
 
     def __init__(self, what: str, problems: tuple[Problem, ...]) -> None:
         super().__init__(what, problems)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 class PerdureError(Exception):
     """The base of every error that perdure raises."""
 
+    advises = False  # its text goes on in lines of advice, which faces show as they are
+
 
 class AuthorError(PerdureError):
     """The author of the workflow is at fault: its code or definition has to change."""

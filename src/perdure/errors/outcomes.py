@@ -185,6 +185,8 @@ class InstanceStuck(PerdureError):
     settle`. Or cancel it.
     """
 
+    advises = True
+
     def __init__(self, instance: str, error: object, location: str = "") -> None:
         super().__init__(instance, error, location)
         self.instance = instance

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 import msgspec
 
@@ -22,11 +21,9 @@ from .model import Action, Definition, Playbook, Step, define, net_of
 from .net import Net
 from .problem import BadPlaybook, Problem, Report, meant
 from .read import Reader
-from .scope import ROOT_NAMES, ActionCode, Code, Compiler, StepCode, has_template
+from .scope import MEMBERS, ROOT_NAMES, ActionCode, Code, Compiler, StepCode, has_template
 from .soundness import findings
 from .v10 import rewrite
-
-_SQL_FIELDS: Final = ("query", "commands", "script")
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -269,6 +266,11 @@ class _Warnings:
             self.rules(step, code)
             self.reads(step, code)
             self.parallel(step, code)
+        for path, name, owners in self.check.compiler.twice if not self.playbook.v10 else ():
+            also = " and ".join(owners[1:])
+            self.warn(
+                path, "two-owners", f"{name} is {owners[0]} here; {also} has that name too", "write the root before it"
+            )
         self.cycles()
         self.twice()
 
@@ -302,8 +304,17 @@ class _Warnings:
             for read in each.reads:
                 if read[0] == "ctx" and len(read) > 1 and str(read[1]) not in names.ctx:
                     self.warn(path, "never-set", f"ctx.{read[1]} is read and never set", meant(str(read[1]), names.ctx))
+                self.member(path, read)
                 if read[0] in ("steps", "_steps") and len(read) > 1 and str(read[1]) in names.steps:
                     self.early(path, step, str(read[1]))
+
+    def member(self, path: str, read: tuple[str | int, ...]) -> None:
+        """A member that what has it never has: `is defined` and `default()` would hide the mistake at run time."""
+        for size in (1, 2):
+            known = MEMBERS.get(tuple(map(str, read[:size])))
+            if known is not None and len(read) > size and str(read[size]) not in known and not self.playbook.v10:
+                text = f"{'.'.join(map(str, read[:size]))} has no member {read[size]}"
+                self.warn(path, "unknown-member", text, meant(str(read[size]), known))
 
     def early(self, path: str, step: Step, read: str) -> None:
         ahead = read in (step.name, self.playbook.settings.final_step) or step.name == self.playbook.settings.final_step
@@ -345,7 +356,7 @@ class _Warnings:
                 reached.update(self.behind(arc.step))
             for name, count in reached.items():
                 target = self.playbook.step(name)
-                if count > 1 and target.join is None and not self.joined_before(step.name, name):
+                if count > 1 and target.join is None and name != step.name:
                     path = self.compiled[name].path
                     self.warn(
                         path, "runs-twice", f"{name} runs once for each token of the split {step.name}", "add join: all"
@@ -361,9 +372,6 @@ class _Warnings:
                 seen.add(at)
                 ahead.extend(self.net.arcs[at])
         return seen
-
-    def joined_before(self, split: str, name: str) -> bool:
-        return name == split
 
 
 def expressions(code: StepCode) -> Iterator[tuple[str, Expression]]:

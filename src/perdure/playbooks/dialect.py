@@ -30,7 +30,7 @@ class PlaybookDialect:
 
 def restore(stored: Stored) -> PlaybookWorkflow:
     """A definition that the database has, as a playbook of this engine."""
-    return PlaybookWorkflow(from_bytes(stored.definition))
+    return PlaybookWorkflow(from_bytes(stored.definition, stored.version))
 
 
 DIALECT: Final = PlaybookDialect()

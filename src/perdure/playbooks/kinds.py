@@ -88,8 +88,6 @@ OURS: Final = {
     )
 }
 
-CONNECTED: Final = ("postgres", "sqlite", "duckdb", "http")
-
 
 def tool_kinds(described: Mapping[str, Mapping[str, Any]]) -> dict[str, Kind]:
     """Kinds from the descriptions of tools: name, then `about` and `fields`."""

@@ -85,7 +85,8 @@ def read_yaml(text: str, source: str = "") -> Node:
                 (at[0], column), "unquoted-template", "a template has no quotes", f'write "{shown}"', source
             ) from None
         said = str(error.problem or error.context).partition("\n")[0]
-        raise _bad(at, "yaml-syntax", said, "", source) from None
+        hint = "is it indented as the lines before it?" if "<block" in said or "mapping values" in said else ""
+        raise _bad(at, "yaml-syntax", said, hint, source) from None
     except (YAMLError, ValueError) as error:
         raise _bad((1, 1), "yaml-syntax", str(error).partition("\n")[0], "", source) from None
     except RecursionError:

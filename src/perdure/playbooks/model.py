@@ -52,7 +52,6 @@ class Action(msgspec.Struct, frozen=True, omit_defaults=True):
     inline_max_bytes: int = 65536
     raw: tuple[str, ...] = ()  # fields whose text is code and is not rendered
     takes_args: bool = False  # the tool has a parameter args
-    unknown: bool = False  # v10: no tool has this name
 
 
 class AdmitRule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -177,9 +176,21 @@ class Definition(msgspec.Struct, frozen=True):
     places: dict[str, tuple[int, int]] = {}  # path in the model, joined by /, to line and column
 
 
-def plain(playbook: Playbook) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(playbook)
-    return found
+def plain(value: Any) -> Any:
+    """Plain data without what is as if it were left out: a default that is spelled out is no other playbook."""
+    if isinstance(value, msgspec.Struct):
+        given = ((field, getattr(value, field.name)) for field in msgspec.structs.fields(value))
+        return {field.name: plain(item) for field, item in given if not _is_default(field, item)}
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _is_default(field: msgspec.structs.FieldInfo, value: Any) -> bool:
+    if field.required:
+        return False
+    made = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    return type(value) is type(made) and bool(value == made)
 
 
 def version_of(playbook: Playbook) -> str:
@@ -195,8 +206,10 @@ def to_bytes(playbook: Playbook) -> bytes:
     return encode(plain(playbook))
 
 
-def from_bytes(data: bytes) -> Definition:
-    return define(msgspec.convert(decode(data), Playbook))
+def from_bytes(data: bytes, version: str = "") -> Definition:
+    """A definition as it was kept, under the version that it was kept with."""
+    made = define(msgspec.convert(decode(data), Playbook))
+    return msgspec.structs.replace(made, version=version) if version else made
 
 
 def net_of(playbook: Playbook) -> Net:

@@ -41,6 +41,7 @@ WARNINGS: Final = {
     "free-cycle": "A cycle of steps has no guard, gate or wait.",
     "constant-gate": "A gate reads nothing that can change.",
     "never-set": "A ctx key is read and never set.",
+    "unknown-member": "An expression reads a member that what it looks into never has.",
     "read-early": "A step's result is read where the step may not have run.",
     "no-else": "Rules have no else.",
     "parallel-write": "A parallel loop writes a ctx key that has no reducer.",

@@ -586,7 +586,6 @@ class Reader:
             inline_max_bytes=self.count(result.get("inline_max_bytes"), 65536, 0),
             raw=tuple(sorted(raw)),
             takes_args=known is not None and known.tool and "args" in known.fields,
-            unknown=known is None,
         )
 
     def fields(self, node: Node, known: Kind | None, fields: Mapping[str, Any], path: str) -> None:

@@ -30,6 +30,22 @@ PLACES: Final = {
 }
 """The roots that an expression can read at each place."""
 
+_ERROR: Final = frozenset({"kind", "message", "retryable", "status", "details"})
+_RUN: Final = frozenset({"status", "result", "error", "run"})
+MEMBERS: Final[dict[tuple[str, ...], frozenset[str]]] = {
+    ("outcome",): frozenset({"status", "result", "error", "meta", "http", "sql", "py"}),
+    ("outcome", "error"): _ERROR,
+    ("outcome", "meta"): frozenset({"attempt", "visit", "duration_ms"}),
+    ("event",): _RUN | {"name", "step", "loop"},
+    ("event", "error"): _ERROR,
+    ("loop",): frozenset({"total", "succeeded", "failed", "cancelled", "results", "errors"}),
+    ("join",): frozenset({"arrived", "skipped", "late"}),
+    ("instance",): frozenset({"id", "key", "playbook", "version", "started_at"}),
+    ("token",): frozenset({"id", "from"}),
+    ("token", "from"): _RUN | {"step"},
+}
+"""What has no other members than these. Tools of other packages may tell more in `outcome`."""
+
 ROOT_NAMES: Final = frozenset().union(*PLACES.values()) | {"loop", "join"}
 V10_NAMES: Final = {
     "execution_id": ("instance", "id"),
@@ -37,6 +53,13 @@ V10_NAMES: Final = {
     "loop_index": ("iter", "index"),
     "output": ("outcome",),
 }
+
+
+OWNERS: Final = {
+    **{"results": "a label", "iter": "the iterator", "_steps": "a step"},
+    **{"args": "an arg", "ctx": "a ctx key", "workload": "a workload key"},
+}
+"""What a bare name can mean, by its root."""
 
 
 class Fixed(msgspec.Struct, frozen=True):
@@ -108,6 +131,7 @@ class Compiler:
         self.playbook = definition.playbook
         self.names = Names(self.playbook)
         self._refused = refused
+        self.twice: list[tuple[str, str, list[str]]] = []  # bare names with two owners, by path
         self._steps: dict[str, StepCode] = {}
         self._index = {step.name: index for index, step in enumerate(self.playbook.steps)}
         self._workbook: dict[str, tuple[ActionCode, ...]] = {}
@@ -154,7 +178,7 @@ class Compiler:
         if text is None or text is True:
             return None
         try:
-            return compile_guard(text, scope)
+            return self._compiled(path, compile_guard, text, scope)
         except BadExpression as error:
             return self._bad(path, error)
 
@@ -162,9 +186,15 @@ class Compiler:
         if not has_template(raw):
             return Fixed(raw)
         try:
-            return compile_value(raw, scope)
+            return self._compiled(path, compile_value, raw, scope)
         except BadExpression as error:
             return self._bad(path, error)
+
+    def _compiled(self, path: str, compile: Callable[[Any, Scope], Expression], raw: Any, scope: Scope) -> Expression:
+        self.names.doubled.clear()
+        found = compile(raw, scope)
+        self.twice += [(path, name, owners) for name, owners in self.names.doubled.items()]
+        return found
 
     def _bad(self, path: str, error: BadExpression) -> Code:
         if self._refused is None:
@@ -287,6 +317,7 @@ class Names:
         self.steps = {step.name for step in playbook.steps}
         self.workload = set(playbook.workload)
         self.ctx = set(playbook.settings.ctx) | set(_set_keys(playbook, "ctx"))
+        self.doubled: dict[str, list[str]] = {}  # names with two owners in the expression that is compiled
         self.args = {"summary"}
         self.entry_args: set[str] = set()  # of entries of the workbook
         for step in playbook.steps:
@@ -343,6 +374,8 @@ class _Scopes:
             if name in roots or name == "keychain":
                 return (name,)
             owners = self.names.owners(name, step, self.labels, roots)
+            if len(owners) > 1:
+                self.names.doubled[name] = [OWNERS[root] for root, *_ in owners]
             if owners:
                 return owners[0]
             if not playbook.v10:

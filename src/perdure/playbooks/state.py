@@ -144,7 +144,6 @@ class State(msgspec.Struct):
     cancelled: bool = False
     reason: str = ""
     ended: bool = False
-    first_error: Any = None
 
     @property
     def family(self) -> str:

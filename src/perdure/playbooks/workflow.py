@@ -18,7 +18,7 @@ from perdure.kernel.routing import Subscription
 from perdure.ports.dialect import Stored
 
 from .check import load
-from .kinds import Kind
+from .kinds import OURS, Kind
 from .machine import PlaybookMachine
 from .model import Definition, Playbook, net_of, to_bytes
 from .picture import graph_of
@@ -54,7 +54,7 @@ class PlaybookWorkflow:
         self.name = definition.playbook.name
         self.version = definition.version
         self.warnings = warnings
-        self.secrets = _secrets(definition.playbook)
+        self.tools, self.secrets = _needed(definition.playbook)
         self.watched: set[str] | None = None  # gets the paths of the rules that decide, for `simulate`
         self.compiler = Compiler(definition)
         self.net = net_of(definition.playbook)
@@ -142,13 +142,14 @@ class PlaybookWorkflow:
         return decode(value)
 
 
-def _secrets(playbook: Playbook) -> tuple[str, ...]:
-    """The secrets that the engine itself must have. Those of a playbook with a queue are for its workers."""
+def _needed(playbook: Playbook) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The kinds and secrets that the engine itself must have. Those of a playbook with a queue are for its workers."""
     queues = [playbook.settings.queue, *(step.queue for step in playbook.steps)]
     pipelines = (*(step.actions for step in playbook.steps), *playbook.workbook.values())
     queues += [action.queue for actions in pipelines for action in actions]
     names = {name for entry in playbook.keychain.values() for name in entry.values()}
-    return () if any(queue is not None for queue in queues) else tuple(sorted(names))
+    kinds = {action.kind for actions in pipelines for action in actions} - OURS.keys()
+    return ((), ()) if any(queue is not None for queue in queues) else (tuple(sorted(kinds)), tuple(sorted(names)))
 
 
 def from_text(text: str, source: str = "", tools: Mapping[str, Kind] | None = None) -> PlaybookWorkflow:

@@ -331,7 +331,7 @@ def quorum(reader: Reader, value: Any, path: Path) -> Any:
     try:
         found = value if isinstance(value, Quorum) else msgspec.convert(value, Quorum)
     except (*UNREADABLE, BadCall) as error:
-        return reader.problem("PD040", path, str(error))
+        return reader.problem("PD040", path, f"{shown(value)} is no quorum: {error}", "need, of, veto: Quorum(2)")
     plain: dict[str, Any] = {"need": found.need}
     if found.of is not None:
         plain["of"] = found.of

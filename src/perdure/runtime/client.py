@@ -74,6 +74,7 @@ class Client(Speaker):
         self.read_catalog = catalog
         self._domain_events = DomainEvents(catalog)
         self._restore = restore
+        self._definitions: dict[tuple[str, str], Any] = {}
         self.processes = Definitions(connection, "process")
         """Definitions of processes: put, activate, list."""
         self.playbooks = Definitions(connection, "playbook")
@@ -217,7 +218,7 @@ class Client(Speaker):
             asked=said,
         )
         instance = await connection.put(address, event, new=key is None)
-        return Handle(connection, address, workflow, instance, self._workflows)
+        return Handle(connection, address, workflow, instance, self._workflows, restored=self._restored)
 
     @overload
     def handle(self, workflow: Startable[R], key: str) -> Handle[R]: ...
@@ -240,7 +241,7 @@ class Client(Speaker):
             raise CallerError(f"a handle needs the key of an instance, or its id alone, found {key!r}")
         if key or not takes_empty_key(self._workflows, name):
             key = checked_key(key)
-        return Handle(self._any_loop, Address(name, key), found, None, self._workflows)
+        return Handle(self._any_loop, Address(name, key), found, None, self._workflows, restored=self._restored)
 
     def _parts(self, id: str) -> tuple[str, str]:
         """The workflow and the key of an id. A name that has a slash itself is understood where its code is."""
@@ -282,6 +283,13 @@ class Client(Speaker):
             if found is not None:
                 return found
         return None
+
+    async def _restored(self, queries: Queries, name: str, version: str) -> Any:
+        """The workflow of one definition. Its version has the hash of its bytes, so it is read once."""
+        if (name, version) not in self._definitions:
+            known: Workflows[Any] = Workflows() if self._restore is None else await self._restore(queries)
+            self._definitions[name, version] = known.exactly(name, version)
+        return self._definitions[name, version]
 
     async def _stored(self) -> Workflows[Any]:
         """The workflows whose definitions the database has."""

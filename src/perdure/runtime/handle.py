@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from datetime import timedelta
 from typing import Any, Final, Generic, Literal, TypeVar, Unpack
@@ -45,18 +45,23 @@ from perdure.kernel.status import TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
 from perdure.ports.seen import Line, Summary, Waiting
+from perdure.ports.store import Queries
 
 from .arguments import Asking, Said, asked, checked_key, checked_tag, checked_text, limited, seconds_of, unknown
 from .connection import AFTER_THE_END, Connection, Speaker, refusal
 from .history import Reader, read_history, summary
 from .open_effects import intent_id
 from .policies import refuse_by_policy
-from .startable import Startable
+from .startable import Named, Startable
 from .state import draw_instance, read_state
 from .streams import Streams
 
 R = TypeVar("R")
 NEAR_MAX: Final = 3  # so many locations are proposed
+
+
+Restored = Callable[[Queries, str, str], Awaitable[Any]]
+"""The workflow of a name and a version whose definition the database has; None: it has none."""
 
 
 class Handle(Speaker, Generic[R]):
@@ -69,10 +74,13 @@ class Handle(Speaker, Generic[R]):
         workflow: Startable[Any],
         instance: int | None,
         workflows: Workflows[Startable[Any]],
+        *,
+        restored: Restored | None = None,
     ) -> None:
         super().__init__(connection)
         self._workflow = workflow
         self._workflows = workflows
+        self._restored = restored
         self._instance = instance  # None: find it by name; 0: it is on its way to an engine
         self.address = address
 
@@ -161,7 +169,7 @@ class Handle(Speaker, Generic[R]):
         await self._refuse("send")
         plain = to_plain(body)
         value = limited(encode(plain), f"message {name!r}")
-        if hasattr(self._workflow, "refuse_message"):
+        if hasattr(self._workflow, "refuse_message") or (isinstance(self._workflow, Named) and self._restored):
             await self._judge(name, plain)
         id = said.pop("id", None)
         if id is not None:
@@ -173,12 +181,14 @@ class Handle(Speaker, Generic[R]):
 
     async def _judge(self, name: str, body: Any) -> None:
         """Refuse a message before it is recorded, where the definition that its instance runs on is at hand."""
-        head = await self._connection.queries.head(self._to())
+        queries, workflow = self._connection.queries, self.address.workflow
+        head = await queries.head(self._to())
         version = "" if head is None else head.version
-        for known in (self._workflows.exactly(self.address.workflow, version), self._workflow):
-            if known is not None and known.version == version:
-                known.refuse_message(name, body)  # type: ignore[attr-defined]
-                return
+        known: Any = self._workflows.exactly(workflow, version) or self._workflow
+        if known.version != version and "+" in version and self._restored is not None:  # a definition that is data
+            known = await self._restored(queries, workflow, version)
+        if known is not None and known.version == version and hasattr(known, "refuse_message"):
+            known.refuse_message(name, body)
 
     async def ask(
         self, name: str, body: object = None, timeout: float | timedelta | None = None, **said: Unpack[Said]

@@ -379,4 +379,6 @@ def _is_id(task: Any) -> bool:
 
 
 def _unknown(task: Any) -> str:
-    return f"there is no task {task!r:.80}, or it is not for this actor; `perdure tasks ls` lists tasks"
+    if not _is_id(task):
+        return f"{task!r:.80} is no id of a task: an id is a number as text, '1042'; `perdure tasks ls` lists tasks"
+    return f"there is no task {task!r}, or it is not for this actor; `perdure tasks ls` lists tasks"

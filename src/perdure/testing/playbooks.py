@@ -27,10 +27,11 @@ from perdure.errors import CallerError, CrashTestFailed
 from perdure.kernel.decision import Decision
 from perdure.kernel.events import Event, Rewound, Started
 from perdure.kernel.moment import Moment
-from perdure.kernel.status import TERMINAL
+from perdure.kernel.status import Status
 from perdure.playbooks.author import PlaybookWorkflow
 from perdure.playbooks.load import read_yaml
 from perdure.playbooks.machine import PlaybookMachine
+from perdure.playbooks.problem import meant
 from perdure.tools import ToolError
 
 from .crashes import crash_test
@@ -202,7 +203,7 @@ def _crash(playbook: PlaybookWorkflow, input: Any, stubs: Mapping[str, Any], mad
 def _ended(world: World, handle: Any) -> None:
     """An instance that still waits after a year is cancelled: a crash test needs an end."""
     world.advance(YEAR)
-    if handle.status not in TERMINAL:
+    if handle.status is Status.WAITING:
         handle.cancel("it waits")
 
 
@@ -272,6 +273,9 @@ class Case(msgspec.Struct):
             match key:
                 case "verdict":
                     problems += _unlike("verdict", wanted, verdict)
+                    failures = [] if summary is None else [each for each in summary["failures"] if not each["handled"]]
+                    if wanted != verdict:
+                        problems += [f"{each['location']} failed: {each['message']}" for each in failures[:3]]
                 case "result":
                     problems += _unlike(
                         "result", wanted, handle.result() if verdict in ("success", "partial") else None
@@ -328,7 +332,8 @@ def cases_of(file: Path) -> list[Case]:
 def _case(file: Path, data: dict[str, Any], number: int) -> Case:
     unknown = sorted(data.keys() - KEYS) + sorted(data.get("expect", {}).keys() - EXPECTED)
     if unknown:
-        raise CallerError(f"{file}: a test has no key {unknown[0]}")
+        hint = meant(unknown[0], KEYS | EXPECTED)
+        raise CallerError(f"{file}: a test has no key {unknown[0]}" + (f"; {hint}" if hint else ""))
     if not isinstance(data.get("playbook"), str):
         raise CallerError(f"{file}: a test names its playbook")
     given = {key: value for key, value in data.items() if key not in ("name", "playbook") and value is not None}

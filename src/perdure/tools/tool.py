@@ -15,14 +15,16 @@ reference follow from the struct. A secret may stand at any place of the paramet
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
+from importlib.util import find_spec
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from perdure.errors import BadCall
+from perdure.errors import BadCall, NotInstalled
 
 
 class Told(msgspec.Struct):
@@ -90,9 +92,15 @@ class Tool:
     """See the module. Called with keyword arguments it performs the call: so it is a step for flows, too."""
 
     def __init__(
-        self, name: str, params: type[msgspec.Struct], run: Callable[[Any, ToolCall], Awaitable[Told]]
+        self,
+        name: str,
+        params: type[msgspec.Struct],
+        run: Callable[[Any, ToolCall], Awaitable[Told]],
+        needs: tuple[str, str] | None = None,
     ) -> None:
+        """`needs`: a module that must be there, and the extra of perdure that brings it."""
         self.name = name
+        self.needs = needs
         self.params = params
         self.run = run
         self.__name__ = name
@@ -107,6 +115,18 @@ class Tool:
         from .handler import surroundings
 
         return (await surroundings().perform(self, params)).result
+
+    def require(self) -> None:
+        """Raise `NotInstalled` if the tool cannot run here."""
+        if self.needs is None:
+            return
+        module, extra = self.needs
+        try:
+            found = module in sys.modules or find_spec(module) is not None
+        except ValueError:
+            found = False
+        if not found or sys.modules.get(module, self) is None:
+            raise NotInstalled(f"the tool {self.name}", extra)
 
     def read(self, given: Mapping[str, Any]) -> Any:
         """The parameters as the struct. Raises `ToolError`."""
@@ -202,10 +222,11 @@ def find(name: str) -> Tool:
     raise BadCall(f"there is no tool {name}; known are {', '.join(names())}")
 
 
-def names() -> list[str]:
+@cache
+def names() -> tuple[str, ...]:
     from importlib.metadata import entry_points
 
-    return sorted({*OURS, *(point.name for point in entry_points(group=GROUP))})
+    return tuple(sorted({*OURS, *(point.name for point in entry_points(group=GROUP))}))
 
 
 def described() -> dict[str, dict[str, Any]]:

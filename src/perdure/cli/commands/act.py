@@ -104,7 +104,7 @@ def start(
     """
     value = with_sets({} if given is None else read_json(given, "--input"), sets)
     when: datetime | None = None if at is None else read_time(at, "--at")
-    name = _registered(console, workflow) if workflow.endswith(FILES) else workflow
+    name = _registered(console, workflow) if workflow.endswith(FILES) else workflow.replace("/", ".")
     answer = console.call("start", StartParams(name, value, key, reuse, read_tags(tags), when, delay, person))
     console.answer(answer, answer.key)
 

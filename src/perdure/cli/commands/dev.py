@@ -28,7 +28,7 @@ import click
 from perdure.app import run_async
 
 from ..console import Console, define
-from ..exits import Stopped
+from ..exits import Exit, Stopped
 from ..given import read_json
 from ..load import served_by
 from .serve import LISTEN, Serving, address_of
@@ -38,6 +38,7 @@ CHILD: Final = "PERDURE_DEV_SOCKET"
 """In the process of the engine: the number of the socket that it answers on."""
 
 SHARDS: Final = 4
+TRIES: Final = 10
 LOOK_SECONDS: Final = 0.5
 PARK_SECONDS: Final = 3.0
 """What still runs then is cut, and runs again on the new code."""
@@ -116,7 +117,15 @@ def _postgres() -> Iterator[str]:
 
     data = Path(".perdure", "postgres").absolute()
     data.parent.mkdir(exist_ok=True)
-    server = get_server(data, cleanup_mode="stop")
+    server = get_server(data, cleanup_mode="stop", start=False)
+    for left in reversed(range(TRIES)):
+        try:
+            server.start()
+            break
+        except (subprocess.SubprocessError, AssertionError):  # the wheel waits 10 s, and a busy machine takes longer
+            if not left:
+                raise Stopped(f"PostgreSQL did not start in {data}: see its log there", Exit.DATABASE) from None
+            time.sleep(1)
     try:
         url = server.get_uri().replace("postgres:@", "postgres@")
         run_async(lambda: upgrade(url, shards=SHARDS))

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.errors import NotInstalled
-
 from ..tool import Told, Tool, ToolCall, ToolError
 from .sql import Found, SqlParams, bound, dsn_of, result, statements, values
 
@@ -35,10 +33,9 @@ async def run(params: DuckdbParams, call: ToolCall) -> Told:
 
 
 def _perform(params: DuckdbParams, call: ToolCall, dsn: str, opened: list[Any]) -> Told:
-    try:
-        import duckdb
-    except ImportError:
-        raise NotInstalled("the tool duckdb", "duckdb") from None
+    DUCKDB.require()
+    import duckdb
+
     try:
         connection = duckdb.connect(dsn.removeprefix("duckdb:///"))
     except duckdb.Error as error:
@@ -89,4 +86,4 @@ def _statements(connection: Any, params: DuckdbParams) -> Found:
     return found
 
 
-DUCKDB: Final = Tool("duckdb", DuckdbParams, run)
+DUCKDB: Final = Tool("duckdb", DuckdbParams, run, ("duckdb", "duckdb"))

@@ -68,7 +68,7 @@ async def run(params: HttpParams, call: ToolCall) -> Told:
     except ResponseTooLarge as error:
         raise ToolError("too_large", str(error)) from None
     except AddressRefused as error:
-        raise ToolError("blocked_address", str(error)) from None
+        raise ToolError("blocked_address", f"{error} (perdure run --allow, perdure.open(allow=))") from None
     except RequestFailed as error:
         raise ToolError("connect", str(error), retryable=True) from None
     except BadRequest as error:
@@ -181,4 +181,4 @@ def _short(result: Any) -> Any:
     return result if not isinstance(result, bytes) and len(str(result)) <= 4000 else None
 
 
-HTTP: Final = Tool("http", HttpParams, run)
+HTTP: Final = Tool("http", HttpParams, run, ("h11", "http"))

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.errors import NotInstalled
-
 from ..tool import Told, Tool, ToolCall, ToolError
 from .sql import Found, SqlParams, bound, dsn_of, result, statements, values
 
@@ -20,10 +18,9 @@ class PostgresParams(SqlParams):
 
 
 async def run(params: PostgresParams, call: ToolCall) -> Told:
-    try:
-        import psycopg
-    except ImportError:
-        raise NotInstalled("the tool postgres", "sql") from None
+    POSTGRES.require()
+    import psycopg
+
     dsn = dsn_of(params, call)
     try:
         connection = await psycopg.AsyncConnection.connect(dsn, connect_timeout=max(int(call.timeout), 1))
@@ -97,4 +94,4 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())[:1000]
 
 
-POSTGRES: Final = Tool("postgres", PostgresParams, run)
+POSTGRES: Final = Tool("postgres", PostgresParams, run, ("psycopg", "sql"))

@@ -38,6 +38,7 @@ export function Dialog({ title, says, preview, fields = [], request, run, cmd, l
     } catch (problem) {
       const at = Object.fromEntries((problem.problem?.errors ?? []).map((each) => [each.pointer?.split("/").at(-1), each.detail]).filter(([name]) => fields.some((field) => field.name === name)));
       const since = ["version-conflict", "selection-changed"].includes(problem.problem?.code) && moved ? await moved(problem) : null;
+      if (since) setDry(null); // its plan is void
       setState({ error: problem, wrong: at, busy: false, since });
       if (since && preview) preview(given).then(setDry, () => {});
     }
