@@ -26,6 +26,9 @@ EVIL = "<img src=x onerror=alert(1)><script>window.hurt=1</script>\u202e{{7*7}}"
 AXE = """(rules) => axe.run({ resultTypes: ["violations"], ...rules }).then((found) => found.violations.map(
     (each) => [each.id, each.nodes.slice(0, 3).map((node) => node.html.slice(0, 200))]))"""
 
+GO = "(url) => { history.pushState(null, '', url); dispatchEvent(new Event('popstate')); }"
+"""What a link of the page does: the page changes and is not loaded again."""
+
 TASK_DIALOGS = {
     "Assign…": {"d-to": "bob"},
     "Comment…": {"d-text": "two words"},
@@ -100,49 +103,48 @@ async def an_order(site, key):
     return handle
 
 
-def test_each_page_restores_from_its_url_and_asks_no_other_origin(stage):
-    heard = Heard()
+@pytest.fixture(scope="module")
+def walk(stage):
+    """All pages, each looked at once: what was heard, which addresses stayed, and what axe finds."""
+    heard, stayed, found = Heard(), {}, {}
+
+    async def look(page, name):
+        await page.evaluate(AXE_SCRIPT)
+        for scheme, rules in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
+            await page.emulate_media(color_scheme=scheme)
+            for rule, nodes in await page.evaluate(AXE, rules):
+                found[name, scheme, rule] = nodes
 
     async def story(site, page):
         for path, sign in stage.pages.items():
-            await page.evaluate(
-                "(url) => { history.pushState(null, '', url); dispatchEvent(new Event('popstate')); }", path
-            )
+            await page.evaluate(GO, path)
             await page.wait_for_selector(sign)
             await page.reload()
             await page.wait_for_selector(sign)
-            assert page.url == site.url + path
-        return [url for url in heard.asked if not url.startswith((site.url, "data:"))]
-
-    assert stage.tell(story, heard=heard) == []
-    assert heard.complaints == []
-
-
-def test_axe_finds_nothing_in_light_and_dark(stage):
-    async def story(site, page):
-        found = {}
-
-        async def look(name):
-            await page.evaluate(AXE_SCRIPT)
-            for scheme, rules in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
-                await page.emulate_media(color_scheme=scheme)
-                for rule, nodes in await page.evaluate(AXE, rules):
-                    found[name, scheme, rule] = nodes
-
-        for path, sign in stage.pages.items():
-            await page.goto(site.url + path)
-            await page.wait_for_selector(sign)
-            await look(path)
+            stayed[path] = page.url.removeprefix(site.url)
+            await look(page, path)
         for path, press, sign in DIALOGS:
             await page.goto(site.url + path)
             await page.wait_for_selector(stage.pages[path])
             for each in press:
                 await (page.keyboard.press(each[4:]) if each.startswith("key ") else page.click(each))
             await page.wait_for_selector(sign)
-            await look((path, sign))
-        return found
+            await look(page, (path, sign))
 
-    found = stage.tell(story, seconds=300)
+    stage.tell(story, heard=heard, seconds=300)
+    return heard, stayed, found
+
+
+def test_each_page_restores_from_its_url_and_asks_no_other_origin(stage, walk):
+    heard, stayed, _ = walk
+
+    assert {path: path for path in stage.pages} == stayed
+    assert [url for url in heard.asked if not url.startswith((stage.site.url, "data:"))] == []
+    assert heard.complaints == []
+
+
+def test_axe_finds_nothing_on_any_page_or_dialog_in_light_and_dark(walk):
+    _, _, found = walk
 
     assert not found, "\n".join(map(str, found.items()))
 
