@@ -1,10 +1,22 @@
 """Definitions that are data, and what only instances of playbooks and graphs have, over HTTP."""
 
+import asyncio
+
 from perdure.access.model import Grant
+from perdure.graphs import Graph, Limits
 from tests.server.dialects import ALL
 from tests.server.site import VIEWER, run
 
 API = "/api/v1"
+
+
+async def wait_for_ever(node):
+    await asyncio.Event().wait()
+
+
+gated = Graph("gated", runner=wait_for_ever, limits=Limits(nodes=10))
+gated.node("gate")
+
 PLAYBOOK = """apiVersion: perdure/v1
 kind: Playbook
 metadata: {name: stock}
@@ -58,6 +70,84 @@ def test_a_playbook_is_checked_put_started_and_patched():
     assert (after.status_code, after.json()["code"]) == (409, "instance-ended")
     assert none.status_code == 409
     assert again.json() == kept.json()
+
+
+def test_versions_of_a_definition_have_a_form_a_text_and_a_difference():
+    async def story(site):
+        author, viewer = await site.key(Grant("author")), await site.key(VIEWER, actor="vi")
+        other = await site.key(Grant("viewer", ("order",)), actor="x")
+        texts = PLAYBOOK, PLAYBOOK.replace("result: 1", "result: 2")
+        one, two = [(await author.post(f"{API}/workflows", json={"text": text})).json()["version"] for text in texts]
+        of = f"{API}/workflows/stock/-"
+        exported = await viewer.get(f"{of}/{one}/export")
+        again = await author.post(f"{API}/workflows/check", json={"text": exported.json()["text"]})
+        told = {
+            "source": await viewer.get(f"{of}/{one}/source"),
+            "drawing": await viewer.get(f"{of}/{one}/drawing"),
+            "diff": await viewer.get(f"{of}/diff", params={"a": one, "b": two}),
+            "same": await viewer.get(f"{of}/diff", params={"a": one, "b": one}),
+            "form": await viewer.get(f"{API}/workflows/order/-/1/form"),
+            "schema": await viewer.get(f"{API}/schemas/process"),
+            "functions": await viewer.get(f"{API}/functions"),
+        }
+        refused = [
+            await viewer.get(f"{of}/{one}/export", params={"format": "python"}),
+            await viewer.get(f"{API}/workflows/order/-/1/export"),
+            await viewer.get(f"{of}/9.9/source"),
+            await other.get(f"{of}/{one}/source"),
+            await other.get(f"{of}/{one}/form"),
+            await viewer.get(f"{API}/schemas/nothing"),
+        ]
+        return one, two, again, told, refused
+
+    one, two, again, told, refused = run(story)
+
+    assert (again.json()["ok"], again.json()["version"]) == (True, one)
+    assert {name: each.status_code for name, each in told.items()} == dict.fromkeys(told, 200)
+    assert told["source"].json()["version"] == one
+    assert told["drawing"].json()["picture"]["nodes"]
+    lines = told["diff"].json()["diff"]
+    assert (lines[0], lines[1], told["same"].json()["diff"]) == (f"--- {one}", f"+++ {two}", [])
+    schema = told["form"].json()["schema"]
+    assert (schema["properties"]["cents"]["type"], schema["required"]) == ("integer", [])
+    assert schema["properties"]["cents"]["default"] == 0
+    assert told["schema"].json()["schema"]["$defs"]["step"]
+    assert {"name", "gives", "text"} == set(told["functions"].json()["functions"][0])
+    assert [each.status_code for each in refused] == [422, 409, 409, 404, 404, 404]
+
+
+def test_nodes_are_added_to_a_graph_and_ended():
+    async def story(site):
+        operator, viewer = await site.key(Grant("operator")), await site.key(VIEWER, actor="vi")
+        await site.engine.start(gated, key="g")
+        on, other = f"{API}/instances/gated/g/-/nodes", f"{API}/instances/order/o/-/nodes"
+        await (await site.engine.start("order", key="o")).until("waiting")
+        late = {"nodes": [{"name": "late", "after": ["gate"]}]}
+        added = await operator.post(on, json=late, headers={"idempotency-key": "one"})
+        same = await operator.post(on, json=late, headers={"idempotency-key": "one"})
+        refused = [
+            await operator.post(on, json=late),
+            await operator.post(f"{on}/nothing/cancel", json={}),
+            await viewer.post(f"{on}/gate/cancel", json={}),
+            await operator.post(other, json=late),
+        ]
+        ended = await operator.post(f"{on}/gate/cancel", json={})
+        await site.engine.handle("gated", "g").until("failed")
+        after = await operator.post(on, json=late)
+        return added, same, refused, ended, after
+
+    added, same, refused, ended, after = run(story, workflows=[*ALL, gated])
+
+    assert (added.status_code, added.json()) == (200, {"id": "gated/g", "names": ["late"]})
+    assert same.json() == added.json()
+    assert [(each.status_code, each.json()["code"]) for each in refused] == [
+        (409, "node-denied"),
+        (404, "unknown-node"),
+        (403, "forbidden"),
+        (409, "code-not-here"),
+    ]
+    assert (ended.status_code, ended.json()["node"]) == (200, "gate")
+    assert (after.status_code, after.json()["code"]) == (409, "instance-ended")
 
 
 def test_the_report_of_a_graph_is_told():

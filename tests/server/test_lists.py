@@ -11,6 +11,8 @@ from typing import Any
 
 import perdure
 from perdure.ports.store import Filter
+from tests.server import test_stream
+from tests.server.dialects import ALL as DIALECTS
 from tests.server.site import ALL, VIEWER, run, site
 
 API = "/api/v1"
@@ -54,6 +56,11 @@ FILTERS: list[tuple[str, Any]] = [
     ("status:failed", lambda row: row["status"] == "failed"),
     ("status:failed workflow:typed", lambda row: row["status"] == "failed" and row["workflow"] == "typed"),
     ("-status:failed -status:waiting", lambda row: row["status"] not in ("failed", "waiting")),
+    ("dialect:flow", lambda row: True),
+    ("dialect:flow -workflow:order", lambda row: row["workflow"] != "order"),
+    ("dialect:playbook", lambda row: False),
+    ("-dialect:flow", lambda row: False),
+    ("-dialect:playbook status:failed", lambda row: row["status"] == "failed"),
     ("version:1", lambda row: row["version"] == "1"),
     ("key:k1-1", lambda row: row["key"] == "k1-1"),
     ("key_prefix:k1", lambda row: row["key"].startswith("k1")),
@@ -177,3 +184,25 @@ def test_pages_neither_repeat_nor_lose_and_counts_are_right_while_engines_are_ki
     assert before <= set(seen), "nothing is lost"
     assert counts == Counter((head.workflow, head.version, head.status) for head in heads)
     assert told == sum(head.status == "failed" for head in heads)
+
+
+def test_a_list_of_one_dialect_has_its_workflows_alone():
+    async def story(site):
+        viewer = await site.key(VIEWER)
+        await site.engine.start("order", key="o")
+        await site.engine.start_plain("article", {"input": "heat pumps"}, key="a")
+        shown = []
+        for dialect in ("flow", "graph", "gr*", "nothing"):
+            answer = await viewer.get(f"{API}/instances", params={"dialect": dialect})
+            count = await viewer.get(f"{API}/instances/count", params={"q": f"dialect:{dialect}"})
+            shown.append(([row["id"] for row in answer.json()["items"]], count.json()["count"]))
+        stream = test_stream.events(viewer, "list:dialect:flow")
+        await test_stream.until(stream, "live")
+        await site.engine.start_plain("article", {"input": "hail"}, key="b")
+        await site.engine.start("order", key="p")
+        return shown, (await test_stream.until(stream, "head"))[-1][1]
+
+    shown, heard = run(story, workflows=DIALECTS)
+
+    assert heard["id"].startswith("order/")
+    assert shown == [(["order/o"], 1), (["article/a"], 1), (["article/a"], 1), ([], 0)]

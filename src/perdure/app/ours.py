@@ -39,6 +39,7 @@ class FileKind(NamedTuple):
     of_text: Callable[[str], Any]
     kept: Callable[[Client], Definitions]
     problems: Callable[[str], Sequence[Any]] | None = None
+    schema: Callable[[], dict[str, Any]] | None = None
 
 
 def kind_of_file(file: str) -> FileKind:
@@ -61,6 +62,12 @@ def _process_of(text: str) -> Process:
     from perdure.processes.load import from_text
 
     return from_text(text)
+
+
+def _process_schema() -> dict[str, Any]:
+    from perdure.processes.model import json_schema
+
+    return json_schema()
 
 
 def load_process(path: str | os.PathLike[str]) -> Process:
@@ -130,7 +137,7 @@ def _playbook_text(file: str | os.PathLike[str]) -> str:
         raise CallerError(f"the playbook {os.fspath(file)} is not UTF-8") from None
 
 
-PROCESS: Final = FileKind("process", load_process, _process_of, lambda client: client.processes)
+PROCESS: Final = FileKind("process", load_process, _process_of, lambda client: client.processes, schema=_process_schema)
 PLAYBOOK: Final = FileKind(
     "playbook",
     load_playbook,
@@ -138,3 +145,6 @@ PLAYBOOK: Final = FileKind(
     lambda client: client.playbooks,
     playbook_problems,
 )
+
+SCHEMAS: Final = {kind.noun: kind.schema for kind in (PROCESS, PLAYBOOK) if kind.schema is not None}
+"""What makes the JSON Schema of a definition, by the name of its dialect."""

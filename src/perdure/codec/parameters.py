@@ -26,6 +26,31 @@ def described(name: str, way: Way, convert: Converter, defaults: Mapping[str, An
     return {**form, "default": defaults[name]} if name in defaults else form
 
 
+_JSON: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "NoneType": "null"}
+
+
+def form_of(data: bytes) -> dict[str, Any]:
+    """The JSON Schema of the input that recorded parameters ask for; of unknown ones it takes anything."""
+    if not data:
+        return {}
+    known = decode(data)
+    fields = {each["name"]: _field(each) for each in known if each["way"] != "named"}
+    open = any(each["way"] == "named" for each in known)
+    required = [each["name"] for each in known if each["way"] == "needed"]
+    return {"type": "object", "properties": fields, "required": required, "additionalProperties": open}
+
+
+def _field(each: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = each["kinds"]
+    types = [_JSON[kind] for kind in kinds] if all(kind in _JSON for kind in kinds) else []
+    found: dict[str, Any] = {"type": types[0] if len(types) == 1 else types} if types else {}
+    if each["way"] == "positional":
+        found = {"type": "array"}
+    return {**found, "title": each["name"], "description": each["type"]} | (
+        {"default": each["default"]} if "default" in each else {}
+    )
+
+
 def not_taken(names: Collection[str], known: Iterable[str]) -> str:
     """In words that follow on 'found'."""
     first, *others = sorted(names)

@@ -17,7 +17,7 @@ from perdure.cli.load import load
 from perdure.cli.text import ago, joined, style, table
 from perdure.definitions.model import Register
 from perdure.errors import CallerError
-from perdure.expressions.functions import FUNCTIONS
+from perdure.expressions.functions import described
 from perdure.kernel.asked import Actor
 from perdure.kernel.moment import when
 from perdure.kernel.rows import StoredInstance
@@ -214,18 +214,8 @@ def schema(console: Console) -> None:
 @define("processes functions", db="none")
 def functions(console: Console) -> None:
     """Functions of users are not among them: they are given to perdure.open(functions=[...])."""
-    found = [(name, each.gives, each.about) for name, each in FUNCTIONS.items() if each.processes]
-    found += [(name, "any" if name in ("if", "coalesce") else "boolean", about) for name, about in _LAZY.items()]
+    found = described()
     rows = [[style(word, bold=True) for word in ("FUNCTION", "GIVES", "WHAT IT DOES")]]
     rows += [list(each) for each in found]
     document = [{"name": name, "gives": gives, "text": about} for name, gives, about in found]
     console.answer({"functions": document}, table(rows))
-
-
-_LAZY = {
-    "and": "Whether all are true. Reads no further than the first that is not.",
-    "or": "Whether one is true. Reads no further than that.",
-    "not": "Whether it is false.",
-    "if": "The second if the first is true, else the third. The other one is not computed.",
-    "coalesce": "The first that is not null.",
-}

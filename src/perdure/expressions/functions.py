@@ -48,6 +48,21 @@ class Function(msgspec.Struct, frozen=True):
 
 FUNCTIONS: Final[dict[str, Function]] = {}
 
+_LAZY: Final = {
+    "and": "Whether all are true. Reads no further than the first that is not.",
+    "or": "Whether one is true. Reads no further than that.",
+    "not": "Whether it is false.",
+    "if": "The second if the first is true, else the third. The other one is not computed.",
+    "coalesce": "The first that is not null.",
+}
+
+
+def described() -> list[tuple[str, str, str]]:
+    """The functions that processes know: name, what it gives, what it does. Those of users are not among them."""
+    found = [(name, each.gives, each.about) for name, each in FUNCTIONS.items() if each.processes]
+    lazy = [(name, "any" if name in ("if", "coalesce") else "boolean", about) for name, about in _LAZY.items()]
+    return found + lazy
+
 
 def function(
     name: str, signature: str, gives: str, *, each: bool = False, processes: bool = True

@@ -101,6 +101,14 @@ class PlaybookWorkflow:
         advice = "an expression gave another value than before: a playbook is never changed under its instances"
         return Explanation(advice=advice)
 
+    def export(self, format: str = "yaml") -> str:
+        """The definition as text, in its one canonical form; loading it gives the same version."""
+        from .document import formatted
+
+        if format != "yaml":
+            raise ValueError(f"format={format!r}: a playbook is exported as yaml")
+        return formatted(self.definition.playbook)
+
     def draw(self, format: Format = "svg", direction: Direction = "LR") -> str:
         """The net of steps as SVG, Mermaid or JSON."""
         from perdure.drawing import draw

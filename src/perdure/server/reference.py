@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from perdure.views.where import FIELDS
+
 from .problems import TABLE
 from .routes import API, ROUTES, Route
 
@@ -18,7 +20,8 @@ This page is made from the table of verbs: `python -m perdure.server.reference`.
   instances and entries texts. Values over 8 KiB are cut to `{{"$cut": …}}` unless `values=whole` is asked for;
   `fields=a,b` gives these fields alone.
 - `{{id}}` is `workflow/key`, which may have slashes; what is asked of it follows the last `/-/`. `@NUMBER` names one generation.
-- Lists take `limit` (1 to 500), `cursor` (the `next` or `previous` of a page), `order` (`-started`, `started`) and filters: `q` as text, or each as a parameter.
+- Lists take `limit` (1 to 500), `cursor` (the `next` or `previous` of a page), `order` (`-started`, `started`) and filters: `q` as text, or each as a parameter:
+  `{"` `".join(FIELDS)}` `tag.NAME`.
 - `Idempotency-Key` makes a write happen once. `If-Match` with the `ETag` of an instance refuses it if the instance has moved on. `X-Reason` is recorded.
 - `GET {API}/stream?channels=instance:ID,list:FILTER,tasks:mine,bulk:ID,fleet` sends events; `Last-Event-ID` resumes without loss or repetition.
 - Errors are `application/problem+json` with `code`, `detail` and the number of the `request`.

@@ -30,6 +30,7 @@ from .api import (
     export,
     fleet,
     instances,
+    journal,
     looks,
     outside,
     parts,
@@ -80,6 +81,7 @@ class Route(msgspec.Struct, frozen=True):
 
 ON: Final = "/instances/{id}"
 OF: Final = "/instances/{id}/-"
+VERSION: Final = "/workflows/{name}/-/{version}"
 TASK: Final = "/tasks/{task}"
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -154,6 +156,20 @@ ROUTES: Final[tuple[Route, ...]] = (
           looks.VersionQuery, looks.SourceAnswer, looks.source),
     Route("workflow drawing", "GET", "/workflows/{name}/-/drawing", "viewer", "Draw a workflow.", looks.VersionQuery,
           looks.Drawing, looks.workflow_drawing),
+    Route("workflow diff", "GET", "/workflows/{name}/-/diff", "viewer", "Compare two versions of a workflow.",
+          looks.TwoVersions, looks.VersionDiff, looks.compare_versions, "a=1.0.0&b=1.1.0"),
+    Route("version form", "GET", f"{VERSION}/form", "viewer", "Tell the input of a start, as a JSON Schema.",
+          looks.VersionQuery, looks.FormAnswer, looks.form),
+    Route("version export", "GET", f"{VERSION}/export", "viewer", "Write a definition as YAML, JSON or Python.",
+          looks.ExportFormat, looks.ExportedDefinition, looks.export_definition, "format=json"),
+    Route("version source", "GET", f"{VERSION}/source", "viewer", "Show the source of a version.",
+          looks.VersionQuery, looks.SourceAnswer, looks.source),
+    Route("version drawing", "GET", f"{VERSION}/drawing", "viewer", "Draw a version.", looks.VersionQuery,
+          looks.Drawing, looks.workflow_drawing),
+    Route("workflow schema", "GET", "/schemas/{dialect}", "viewer", "Tell the JSON Schema of a definition.",
+          definitions.DialectName, definitions.SchemaAnswer, definitions.schema),
+    Route("workflow functions", "GET", "/functions", "viewer", "List the functions of expressions.",
+          instances.Nothing, definitions.FunctionList, definitions.functions),
     Route("check", "POST", "/workflows/check", "author", "Check a definition; nothing is kept.",
           definitions.DefinitionText, definitions.CheckedDefinition, definitions.check,
           {"text": "apiVersion: perdure/v1"}, values=True),
@@ -169,6 +185,16 @@ ROUTES: Final[tuple[Route, ...]] = (
           parts.PatchAnswer, parts.patch, {"set": {"approved": True}}, values=True),
     Route("report", "GET", f"{OF}/report", "viewer", "Report on the nodes of a graph's instance.", instances.Id,
           parts.ReportAnswer, parts.report),
+    Route("submit", "POST", f"{OF}/nodes", "operator", "Add nodes to a running graph.", parts.SubmitParams,
+          parts.SubmitAnswer, parts.submit, {"nodes": [{"name": "check", "goal": "check the sources"}]}, values=True),
+    Route("node cancel", "POST", f"{OF}/nodes/{{node}}/cancel", "operator", "End a node of a running graph.",
+          parts.NodeParams, parts.NodeAnswer, parts.cancel_node, {}),
+    Route("cells ls", "GET", "/cells", "viewer", "List cells, newest first.", instances.ListQuery,
+          instances.InstanceList, journal.living, "workflow=com.acme/order", direct=True),
+    Route("cells show", "GET", "/cells/{id}", "viewer", "Show the state of a cell.", journal.StateQuery,
+          journal.StateAnswer, journal.state, "at=120"),
+    Route("cells tail", "GET", "/cells/{id}/-/tail", "viewer", "Tell the last entries of a cell.", journal.TailQuery,
+          journal.TailAnswer, journal.tail, "lines=20"),
     Route("trace", "GET", "/trace/{event}", "admin", "Tell what an event from outside led to.", TraceParams,
           TraceAnswer, looks.traced),
     Route("queue ls", "GET", "/queues", "viewer", "List queues with their open jobs.", instances.Nothing,
@@ -217,6 +243,10 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("manifest apply", "POST", "/world/proposals/{number}/-/apply", "admin", "Put a proposal into force.",
           world.ApplyParams, world.AppliedAnswer, world.apply, {"mode": "migrate"}),
     Route("fleet", "GET", "/fleet", "viewer", "Tell what runs.", instances.Nothing, fleet.FleetAnswer, fleet.fleet),
+    Route("doctor", "GET", "/doctor", "admin", "Check the whole database.", instances.Nothing, journal.DoctorAnswer,
+          journal.doctor),
+    Route("journal", "GET", "/journal", "viewer", "Tell the entries of a shard, of all that you see.",
+          journal.JournalQuery, journal.JournalAnswer, journal.journal, "shard=0&after=120"),
     Route("bookmarks", "GET", "/bookmarks", "anyone", "List your bookmarks, and shared ones.", instances.Nothing,
           bookmarks.BookmarkList, bookmarks.ls),
     Route("bookmark show", "GET", "/bookmarks/{name}", "anyone", "Show a bookmark.", bookmarks.BookmarkName,
@@ -262,11 +292,13 @@ def _compiled() -> dict[str, list[tuple[re.Pattern[str], Route]]]:
 def _pattern(path: str) -> re.Pattern[str]:
     wide = "(.+)" if "/-/" in path else "((?:(?!/-/).)+)"
     parts = re.split(r"{(\w+)}", path)
-    text = "".join(
-        re.escape(part) if n % 2 == 0 else (wide if part in ("id", "name") and n == 1 else "([^/]+)")
-        for n, part in enumerate(parts)
-    )
+    text = "".join(re.escape(part) if n % 2 == 0 else _part(part, n == 1, wide) for n, part in enumerate(parts))
     return re.compile(text + r"\Z", re.S)
+
+
+def _part(name: str, first: bool, wide: str) -> str:
+    """Names of workflows, instances and nodes may have slashes."""
+    return "(.+)" if name == "node" else wide if name in ("id", "name") and first else "([^/]+)"
 
 
 def match(method: str, path: str) -> tuple[Route | None, dict[str, str], list[str]]:

@@ -18,6 +18,7 @@ from perdure.runtime.client import Client
 from perdure.tasks.model import WORKFLOW as TASK
 from perdure.tasks.rights import may_see
 from perdure.tasks.row import info_of
+from perdure.views.lists import resolved as resolved_terms
 from perdure.views.where import Where, fits, parse
 
 from .api.bulk import own_bulk
@@ -212,7 +213,7 @@ async def resolved(client: Client, login: Login, wanted: list[tuple[str, str]], 
         elif kind == "bulk":
             found.append(Channel(kind, argument, (await own_bulk(client, login, argument)).id))
         elif kind == "list":
-            found.append(Channel(kind, argument, where=parse(argument)))
+            found.append(Channel(kind, argument, where=await resolved_terms(client.queries, parse(argument))))
         else:
             found.append(Channel(kind, argument))
     return found

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final, NamedTuple
 
+from perdure.kernel.batch import JournalRow
 from perdure.kernel.events import Address
+from perdure.kernel.placement import NUMBERS
 from perdure.kernel.rules import RULER
 from perdure.ports.seen import Line
 from perdure.ports.store import Filter, Queries
@@ -23,12 +25,36 @@ class JournalLine(NamedTuple):
 
 
 async def tail(queries: Queries, count: int) -> list[JournalLine]:
-    """The last entries. Each is read with its instance's history; those of the ruler need no other entries."""
-    rows = await queries.journal(max(await queries.height() - count, 0), count)
+    """The last entries."""
+    return await _lines(queries, await queries.journal(max(await queries.height() - count, 0), count))
+
+
+class JournalPage(NamedTuple):
+    """`next`: the number of the last entry that was looked at; 0: the journal ends here."""
+
+    lines: list[JournalLine]
+    next: int
+
+
+async def page(queries: Queries, shard: int, after: int, count: int, visible: Callable[[str], bool]) -> JournalPage:
+    """Entries of one shard after a number, of the workflows that a reader may see."""
+    begin, end = shard * NUMBERS, (shard + 1) * NUMBERS
+    rows = await queries.journal(max(after, begin - 1), count + 1)
+    rows = [row for row in rows if begin <= row.seq < end]
+    lines = await _lines(queries, rows[:count], visible)
+    return JournalPage(lines, rows[count - 1].seq if len(rows) > count else 0)
+
+
+async def _lines(
+    queries: Queries, rows: list[JournalRow], visible: Callable[[str], bool] = lambda _: True
+) -> list[JournalLine]:
+    """Each entry is read with its instance's history; those of the ruler need no other entries."""
     lines: dict[int, Line] = {}
     names: dict[int, str] = {}
     for id in dict.fromkeys(row.instance for row in rows):
         head = await queries.head(id)
+        if not visible("" if head is None else head.workflow):
+            continue
         names[id] = str(id) if head is None else f"{head.workflow}/{head.key}"
         if names[id] == str(RULER):
             lines |= {row.seq: alone(row) for row in rows if row.instance == id}

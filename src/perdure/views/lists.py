@@ -16,10 +16,12 @@ import msgspec
 from perdure.errors import TooBroad
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.moment import at_of, when
+from perdure.kernel.policy import decode_policy
 from perdure.kernel.status import Status
+from perdure.kernel.workflows import OWN
 from perdure.ports.store import ListPlace, Queries, place_of
 
-from .where import Term, Where, filters, fits
+from .where import DIALECT, Term, Where, filters, fits, with_workflows
 
 SECONDS_MAX: Final = 0.25
 LOOKED_MAX: Final = 100_000
@@ -40,6 +42,14 @@ class InstancePage(msgspec.Struct, frozen=True):
     partial: bool
 
 
+async def resolved(queries: Queries, where: Where) -> Where:
+    """Terms that heads can be judged by: dialects are the workflows that engines registered of them."""
+    if not any(term.field == DIALECT for term in where):
+        return where
+    rows = [row for row in await queries.workflows() if not row.name.startswith(OWN)]
+    return with_workflows(where, {row.name: decode_policy(row.policy).noun for row in rows})
+
+
 async def page(
     queries: Queries,
     where: Where,
@@ -50,6 +60,7 @@ async def page(
     oldest: bool = False,
 ) -> InstancePage:
     """Newest first, or, with `oldest`, the other way round: `before` is the place to go on from."""
+    where = await resolved(queries, where)
     found: list[HeadRow] = []
     began, looked = time.monotonic(), 0
     while True:
@@ -111,6 +122,7 @@ class Count(msgspec.Struct, frozen=True):
 
 async def count(queries: Queries, where: Where, visible: Visible) -> Count:
     """From the counters where they know enough; else by reading, up to `COUNT_MAX`."""
+    where = await resolved(queries, where)
     if all(term.field in ("workflow", "version", "status") for term in where):
         total = 0
         for (workflow, version, status), number in (await queries.counts()).items():

@@ -2,7 +2,7 @@
 
 A word is a field, `:` `<` or `>`, and a value; `-` before it says not. Words of one field with `:` mean "one of these";
 all else must hold at once. A word without a field is the beginning of a key. `filters` are what an index can answer;
-`fits` judges a head by all words. Both are pure.
+`fits` judges a head by all words. Both are pure. A dialect is first replaced by the names of its workflows.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from perdure.ports.store import Filter
 
 FIELDS: Final = (
     "workflow",
+    "dialect",
     "version",
     "status",
     "key",
@@ -41,6 +42,7 @@ FIELDS: Final = (
 )
 TIMES: Final = frozenset({"started", "changed", "ended"})
 TAG: Final = "tag."
+DIALECT: Final = "dialect"
 BRANCHES_MAX: Final = 8
 """An index is asked at most so often for one list: what would need more is judged head by head."""
 
@@ -147,6 +149,16 @@ def time_of(text: str, what: str) -> int:
     except ValueError:
         raise BadFilter(f"{what} is a time such as 2026-11-01 or 2026-11-01T09:00Z, found {text!r:.80}") from None
     return at_of(time if time.tzinfo is not None else time.replace(tzinfo=UTC))
+
+
+def with_workflows(where: Where, nouns: Mapping[str, str]) -> Where:
+    """The same terms with the names of workflows in place of dialects. `nouns` has the dialect of each workflow."""
+    return tuple(_of_dialect(term, nouns) if term.field == DIALECT else term for term in where)
+
+
+def _of_dialect(term: Term, nouns: Mapping[str, str]) -> Term:
+    fitting = [name for name, noun in nouns.items() if any(fnmatchcase(noun, value) for value in term.values)]
+    return term._replace(field="workflow", values=tuple(fitting))
 
 
 # ---- what an index answers -----------------------------------------------------------------------------------

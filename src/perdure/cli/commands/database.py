@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import shutil
 import sys
-import time
 from datetime import UTC, datetime
-from importlib.metadata import version
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -17,16 +12,12 @@ from perdure import app
 from perdure.app.urls import is_server, path_of
 from perdure.codec import to_plain
 from perdure.errors import StoreError
-from perdure.kernel.moment import when
-from perdure.kernel.workflows import OWN
 from perdure.runtime.client import Client
-from perdure.runtime.inbox import AHEAD_MAX
+from perdure.views.doctor import examine, versions
 
 from ..console import Console, define
 from ..exits import Exit, Stopped
-from ..text import ago, joined, span, style, table
-
-DISK_FREE_MIN: Final = 256 * 1024 * 1024
+from ..text import ago, joined, style, table
 
 # ---- db upgrade, db recover --------------------------------------------------------------------------------
 
@@ -155,7 +146,7 @@ def copy(console: Console, source: str, target: str) -> None:
 @click.option("--dask", metavar="ADDRESS", help="Check the versions of a cluster, and that it reaches the database.")
 def doctor(console: Console, dask: str | None) -> None:
     """With --db it reads the whole database: checksums, and whether the indexes say what the journal says."""
-    document: dict[str, Any] = {"versions": _versions(), "database": None, "cluster": None, "problems": []}
+    document: dict[str, Any] = {"versions": versions(), "database": None, "cluster": None, "problems": []}
     exit = Exit.OK
     if console.has_db:
         try:
@@ -179,56 +170,10 @@ def doctor(console: Console, dask: str | None) -> None:
     sys.exit(exit)
 
 
-def _versions() -> dict[str, str]:
-    import apsw
-
-    return {
-        "perdure": version("perdure"),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "sqlite": apsw.sqlite_lib_version(),
-        "apsw": apsw.apsw_version(),
-        "msgspec": version("msgspec"),
-    }
-
-
 async def _database(console: Console, client: Client) -> tuple[dict[str, Any], list[str]]:
-    facts = await client.queries.facts()
-    owner = await client.queries.owner()
     if sys.stderr.isatty():
-        console.note(f"reading all of {facts['path']} ...")
-    numbers: dict[str, Any] = {name: int(text) if text.isdigit() else text for name, text in facts.items()}
-    problems = await client.queries.check()
-    ahead = numbers["last_entry_at"] - time.time_ns()
-    numbers["last_entry_at"] = when(numbers["last_entry_at"]) if numbers["last_entry_at"] else None
-    if ahead > AHEAD_MAX:
-        problems.append(
-            f"the journal is {span(ahead / 1e9)} ahead of the clock of this machine: an engine wrote to it while its "
-            "clock was ahead, or this clock is behind; correct the clock that is wrong. New timers go by the clock"
-        )
-    if "journal_mode" in facts:
-        numbers["disk_free_bytes"] = shutil.disk_usage(os.path.dirname(facts["path"])).free
-        problems += _problems_of_file(numbers)
-    elif facts["fsync"] != "on":
-        problems.append(f"fsync is {facts['fsync']} on the server: commits may be lost with the power")
-    engine = None
-    if owner is not None:
-        since = datetime.fromtimestamp(owner.since, UTC)
-        engine = {"name": owner.name, "pid": owner.pid, "host": owner.host, "since": since}
-    rows = [row for row in await client.queries.workflows() if not row.name.startswith(OWN)]
-    workflows = [{"name": row.name, "version": row.version} for row in rows]
-    return {**numbers, "engine": engine, "workflows": workflows}, problems
-
-
-def _problems_of_file(facts: dict[str, Any]) -> list[str]:
-    problems = []
-    if facts["journal_mode"] != "wal":
-        problems.append(f"the journal mode is {facts['journal_mode']}, not wal: open it with an engine once")
-    if facts["synchronous"] != "full":
-        problems.append(f"synchronous is {facts['synchronous']}, not full: commits may be lost with the power")
-    if facts["disk_free_bytes"] < DISK_FREE_MIN:
-        problems.append(f"only {facts['disk_free_bytes'] / 2**20:.0f} MiB are free on the disk of {facts['path']}")
-    return problems
+        console.note(f"reading all of {console.db} ...")
+    return await examine(client.queries)
 
 
 def _text(document: dict[str, Any]) -> str:

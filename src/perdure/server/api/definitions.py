@@ -7,11 +7,14 @@ from typing import Any
 
 import msgspec
 
-from perdure.app.ours import kind_of_text
+from perdure.app.ours import SCHEMAS, kind_of_text
 from perdure.errors import AuthorError
+from perdure.expressions.functions import described
 
 from ..calling import Calling
-from ..problems import rows_of
+from ..problems import HttpProblem, rows_of
+from ..reading import unknown
+from .instances import Nothing
 
 
 class DefinitionText(msgspec.Struct, frozen=True):
@@ -84,6 +87,40 @@ async def activate(calling: Calling, given: ActivateParams) -> KeptDefinition:
     noun, kept = ("process", client.processes) if given.name in names else ("playbook", client.playbooks)
     await kept.activate(given.name, given.version, by=calling.login.actor)
     return KeptDefinition(noun, given.name, given.version)
+
+
+class DialectName(msgspec.Struct, frozen=True):
+    dialect: str
+
+
+class SchemaAnswer(msgspec.Struct, frozen=True):
+    """The JSON Schema of a definition: its fields and kinds of steps. `check` says what they mean together."""
+
+    dialect: str
+    schema: dict[str, Any]
+
+
+async def schema(calling: Calling, given: DialectName) -> SchemaAnswer:
+    if given.dialect not in SCHEMAS:
+        raise HttpProblem(404, "not-found", unknown("schema", given.dialect, SCHEMAS))
+    return SchemaAnswer(given.dialect, await asyncio.to_thread(SCHEMAS[given.dialect]))
+
+
+class FunctionItem(msgspec.Struct, frozen=True):
+    """A function of expressions: the kind of value that it gives, and what it does."""
+
+    name: str
+    gives: str
+    text: str
+
+
+class FunctionList(msgspec.Struct, frozen=True):
+    functions: list[FunctionItem]
+
+
+async def functions(calling: Calling, given: Nothing) -> FunctionList:
+    """Functions of users are not among them."""
+    return FunctionList([FunctionItem(*each) for each in described()])
 
 
 def _valid(kind: Any, text: str) -> Any:

@@ -98,9 +98,13 @@ def where_of(given: ListQuery) -> Where:
 
 
 async def ls(calling: Calling, given: ListQuery) -> InstanceList:
+    return await list_page(calling, given, where_of(given))
+
+
+async def list_page(calling: Calling, given: ListQuery, where: Where) -> InstanceList:
+    """The page of a list that shows what fits `where`."""
     if not 1 <= given.limit <= PAGE_MAX:
         raise HttpProblem(422, "bad-request", f"limit is 1 to {PAGE_MAX}, found {given.limit}", where="/limit")
-    where = where_of(given)
     use = hashlib.blake2b(f"{given.order} {to_text(where)}".encode(), digest_size=8).digest()
     back, place = _place(calling, use, given.cursor)
     at = pack(await calling.client.queries.heights())

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import inspect
 import json
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from perdure.codec import decode
+from perdure.codec.parameters import form_of
 from perdure.errors import PerdureError
 from perdure.kernel.moment import when
 from perdure.verbs.read import TraceAnswer, TraceParams, trace
@@ -103,8 +105,8 @@ def _source(name: str, code: Any) -> SourceAnswer:
             raise HttpProblem(409, "code-not-here", f"the source of {name} is not on this machine") from None
         file = inspect.getsourcefile(function) or ""
         return SourceAnswer(name, version, "".join(lines), "text/x-python", file.rpartition("/")[2], line)
-    if hasattr(code, "export"):
-        return SourceAnswer(name, version, code.export("python"), "text/x-python")
+    if hasattr(code, "source"):
+        return SourceAnswer(name, version, code.source(), "text/x-python")
     stored = getattr(code, "stored", None)
     data = code.as_batch() if hasattr(code, "as_batch") else None if stored is None else decode(stored.definition)
     if data is not None:
@@ -119,6 +121,74 @@ async def workflow_drawing(calling: Calling, given: VersionQuery) -> Drawing:
         noun = code.policy.noun
         raise HttpProblem(409, "code-not-here", f"{given.name} is a {noun}: its code is its picture")
     return Drawing(json.loads(await asyncio.to_thread(code.draw, "json")))
+
+
+class FormAnswer(msgspec.Struct, frozen=True):
+    """`schema`: the JSON Schema of the input of a start; empty: anything is taken."""
+
+    name: str
+    version: str
+    schema: dict[str, Any]
+
+
+async def form(calling: Calling, given: VersionQuery) -> FormAnswer:
+    """By the parameters that an engine registered, so that the code need not be here."""
+    calling.check(given.name, f"workflow {given.name[:80]!r}")
+    for row in await calling.client.queries.workflows():
+        if row.name == given.name and given.version in (row.version, row.version.partition("+")[0]):
+            return FormAnswer(row.name, row.version, form_of(row.parameters))
+    code = await _code(calling, given)
+    return FormAnswer(given.name, str(code.version), form_of(code.parameters))
+
+
+class ExportFormat(VersionQuery, frozen=True):
+    format: Literal["yaml", "json", "python"] = "yaml"
+
+
+class ExportedDefinition(msgspec.Struct, frozen=True):
+    """A definition that is data, as a text that `put` takes, or as Python that gives the same."""
+
+    name: str
+    version: str
+    format: str
+    text: str
+
+
+async def export_definition(calling: Calling, given: ExportFormat) -> ExportedDefinition:
+    code = await _code(calling, given)
+    if not hasattr(code, "export"):
+        text = f"{given.name} is a {code.policy.noun}: its definition is code, which /source shows"
+        raise HttpProblem(409, "code-not-here", text)
+    try:
+        text = await asyncio.to_thread(code.export, given.format)
+    except ValueError as error:
+        raise HttpProblem(422, "bad-request", str(error), where="/format") from None
+    return ExportedDefinition(given.name, str(code.version), given.format, text)
+
+
+class TwoVersions(msgspec.Struct, frozen=True):
+    """Two versions; empty: the active one."""
+
+    name: str
+    a: str = ""
+    b: str = ""
+
+
+class VersionDiff(msgspec.Struct, frozen=True):
+    """`diff` are the lines of a unified diff of the two sources; none: they are the same."""
+
+    name: str
+    a: str
+    b: str
+    diff: list[str]
+
+
+async def compare_versions(calling: Calling, given: TwoVersions) -> VersionDiff:
+    a, b = [await source(calling, VersionQuery(given.name, version)) for version in (given.a, given.b)]
+    lines = await asyncio.to_thread(
+        lambda: [*difflib.unified_diff(a.text.splitlines(), b.text.splitlines(), a.version, b.version, lineterm="")]
+    )
+    return VersionDiff(given.name, a.version, b.version, lines)
 
 
 async def traced(calling: Calling, given: TraceParams) -> TraceAnswer:

@@ -11,6 +11,7 @@ from perdure.kernel.batch import HeadRow
 
 from ..calling import Calling, id_of
 from ..problems import HttpProblem
+from ..reading import unknown
 from .instances import Id
 
 ANSWER_SECONDS: Final = 9.0
@@ -83,12 +84,71 @@ async def patch(calling: Calling, given: PatchParams) -> PatchAnswer:
     body: dict[str, Any] = {"set": given.set}
     if given.if_version is not None:
         body["if_ctx_version"] = given.if_version
-    said: Any = {"id": calling.event} if calling.event else {}
-    handle = calling.client.handle(head.workflow, head.key)
-    answer = await handle.ask("ctx", body, timeout=ANSWER_SECONDS, **said)
+    answer = await _answer(calling, head, "ctx", body)
     if "refused" in answer:
         raise HttpProblem(409, "patch-refused", f"{id_of(head)}: {answer['refused']}")
     return PatchAnswer(id_of(head), answer["ctx_version"])
+
+
+class SubmitParams(msgspec.Struct, frozen=True):
+    """Nodes as the file of a graph has them. `limits` and `veto` tighten those of the graph."""
+
+    id: str
+    nodes: list[Any]
+    limits: dict[str, Any] | None = None
+    veto: list[str] = []
+
+
+class SubmitAnswer(msgspec.Struct, frozen=True):
+    """The full names of the nodes that were added."""
+
+    id: str
+    names: list[str]
+
+
+async def submit(calling: Calling, given: SubmitParams) -> SubmitAnswer:
+    """All nodes are taken, or none."""
+    head, _ = await _nodes(calling, given.id)
+    body: Any = {"nodes": given.nodes, "veto": given.veto}
+    answer = await _answer(calling, head, "submit", body if given.limits is None else {**body, "limits": given.limits})
+    denied = answer.get("denied")
+    if denied is not None:
+        text = f"{id_of(head)} denied {denied['subject']} at the stage {denied['stage']}: {denied['reason']}"
+        raise HttpProblem(409, "node-denied", text, found=denied["stage"])
+    return SubmitAnswer(id_of(head), answer["names"])
+
+
+class NodeParams(msgspec.Struct, frozen=True):
+    id: str
+    node: str
+
+
+class NodeAnswer(msgspec.Struct, frozen=True):
+    id: str
+    node: str
+    outcome: Any
+
+
+async def cancel_node(calling: Calling, given: NodeParams) -> NodeAnswer:
+    head, names = await _nodes(calling, given.id)
+    if given.node not in names:
+        raise HttpProblem(404, "unknown-node", unknown("node", given.node, names))
+    answer = await _answer(calling, head, "cancel", {"node": given.node})
+    return NodeAnswer(id_of(head), answer["node"], answer["outcome"])
+
+
+async def _nodes(calling: Calling, id: str) -> tuple[HeadRow, list[str]]:
+    """An instance that has nodes and is open, and the names of its nodes."""
+    head = await calling.find(id)
+    found = await _state(calling, head, "nodes")
+    if found is None:
+        raise HttpProblem(409, "instance-ended", f"{id_of(head)} has {head.status}: its nodes stay as they are")
+    return head, [each["node"] for each in found["nodes"]]
+
+
+async def _answer(calling: Calling, head: HeadRow, name: str, body: Any) -> Any:
+    said: Any = {"id": calling.event} if calling.event else {}
+    return await calling.client.handle(head.workflow, head.key).ask(name, body, timeout=ANSWER_SECONDS, **said)
 
 
 class ReportAnswer(msgspec.Struct, frozen=True):
