@@ -284,7 +284,7 @@ def _loading() -> Measures:
     stored = to_bytes(perdure.load_playbook(text).definition.playbook)
     return {
         "load": _best(lambda: perdure.load_playbook(text), 1) / composed,
-        "open": _best(lambda: from_bytes(stored), 3) / composed,
+        "open": _best(lambda: from_bytes(stored, "1"), 3) / composed,
     }
 
 

@@ -49,11 +49,11 @@ async def test_states_above_the_budget_are_dropped_down_to_three_quarters_of_it(
         for n in range(40):
             await engine.send(Grow(f"b-{n}", 8 * KIB))
             await settled(engine)
-            weights.append(engine._shard.kernel.memory.weight)
+            weights.append(engine._shard.kernel.cache.weight)
 
         kernel = engine._shard.kernel
         kept = sum(instance.weight for instance in kernel.instances().values())
-        assert kernel.memory.weight == kept <= 64 * KIB and max(weights) <= 64 * KIB
+        assert kernel.cache.weight == kept <= 64 * KIB and max(weights) <= 64 * KIB
         assert 32 * KIB < min(weights[8:]) <= 48 * KIB
         assert kernel.counts["spilled"] >= 30
         assert len(kernel.instances()) < 12
@@ -95,7 +95,7 @@ async def test_one_state_that_is_larger_than_the_budget_works(tmp_path: Path) ->
             await engine.send(Grow(f"b-{n % 2}", 200 * KIB))
         await settled(engine)
 
-        assert engine._shard.kernel.memory.weight == 0
+        assert engine._shard.kernel.cache.weight == 0
         assert (await Snapshots(engine).verify()).difference is None
         assert await engine.queries.check() == []
 

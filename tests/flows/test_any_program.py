@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import perdure
@@ -192,6 +192,11 @@ def test_any_change_of_any_program_is_explained(
 
 # ---- another past ----------------------------------------------------------------------------------------------------
 
+FORGOTTEN_WHILE_UNDONE: Any = [
+    "gather",
+    [["sequence", [["boom"]]], ["sequence", [["step"], ["step"]]], ["loop", [["done"]], 2, 1, 1]],
+]
+
 failing = st.recursive(st.one_of(leaves, st.just(["boom"]), st.just(["done"])), inner, max_leaves=12)
 
 
@@ -203,6 +208,7 @@ failing = st.recursive(st.one_of(leaves, st.just(["boom"]), st.just(["done"])), 
     st.lists(st.integers(0, 25), max_size=3),
     st.integers(0, 4),
 )
+@example(FORGOTTEN_WHILE_UNDONE, [], 0, [], 1)
 def test_any_program_that_is_rewound_and_retried_decides_the_same_however_often_it_is_rebuilt(
     program: Program, mail: list[str], seed: int, rewinds: list[int], booms: int
 ) -> None:

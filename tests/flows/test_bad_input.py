@@ -73,6 +73,7 @@ EVERYTHING: dict[str, Callable[[perdure.Handle[Any]], Awaitable[Any]]] = {
     "stream": lambda handle: anext(handle.stream()),
     "summary": lambda handle: handle.summary(),
     "tag": lambda handle: handle.tag("team", "red"),
+    "tags": lambda handle: handle.tags({"team": "red"}),
     "until": lambda handle: handle.until("waiting"),
     "waiting": lambda handle: handle.waiting(),
     "wake": lambda handle: handle.wake(),

@@ -308,7 +308,7 @@ class World:
     # ---- the runtime ----------------------------------------
 
     def load(self) -> None:
-        for ref in list(self.kernel.memory.wanted):
+        for ref in list(self.kernel.cache.wanted):
             self.kernel.adopt(ref, self.record(ref))
 
     def record(self, ref: Ref) -> StoredInstance | None:
@@ -382,7 +382,7 @@ class World:
         """Build and commit until nothing is left to do."""
         for _ in range(10_000):
             batch = self.commit(self.build())
-            if not batch and not self.kernel.ready and not self.kernel.memory.wanted:
+            if not batch and not self.kernel.ready and not self.kernel.cache.wanted:
                 return self
         raise AssertionError("the world does not come to rest")
 
@@ -417,7 +417,7 @@ class World:
 
     def id(self, key: str, workflow: str = "told") -> int:
         """The id of the last generation, durable or not."""
-        instance = self.kernel.memory._by_address.get(Address(workflow, key))
+        instance = self.kernel.cache._by_address.get(Address(workflow, key))
         if instance is not None and instance.id:
             return instance.id
         head = self._head(Address(workflow, key))

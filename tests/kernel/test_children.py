@@ -170,7 +170,7 @@ def test_a_parent_that_ends_as_it_opens_a_child_starts_nobody():
     world.start("p", child("c", "kid", WAIT), ("complete", 1))
     batch = world.build()
 
-    assert len(batch.journal) == 1 and not batch.inbox_added and not world.kernel.memory.wanted
+    assert len(batch.journal) == 1 and not batch.inbox_added and not world.kernel.cache.wanted
 
 
 def test_a_parent_that_ends_cancels_its_own_child_and_no_namesake():

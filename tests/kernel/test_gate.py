@@ -105,7 +105,7 @@ def test_held_calls_go_on_after_a_restart_though_nothing_else_happens(monkeypatc
 
 def test_slots_stay_counted_when_an_instance_is_evicted_and_comes_back():
     world = holding("a", "b", slots=1)
-    world.kernel.memory.evict(0, world.kernel.seq, Batch())
+    world.kernel.cache.evict(0, world.kernel.seq, Batch())
     world.tell("a", ("note",))
     world.run()
     world.answer("a", "x")

@@ -61,7 +61,7 @@ def test_a_crash_before_the_commit_undoes_cause_and_consequence():
     world.build()  # and it is never committed
     world.restart().run()
 
-    assert world.heard("kid") == ["Started"] and Address("told", "p") not in world.kernel.memory._by_address
+    assert world.heard("kid") == ["Started"] and Address("told", "p") not in world.kernel.cache._by_address
 
 
 @given(st.integers(1, 6), st.lists(st.booleans(), max_size=12))

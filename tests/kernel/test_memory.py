@@ -16,7 +16,7 @@ def test_an_instance_that_is_not_in_memory_is_wanted_once():
     world.tell("a", ("note",))
     world.tell("a", ("note",))
 
-    assert list(world.kernel.memory.wanted) == [A]
+    assert list(world.kernel.cache.wanted) == [A]
 
 
 def test_an_evicted_instance_comes_back_with_the_next_event():
@@ -25,7 +25,7 @@ def test_an_evicted_instance_comes_back_with_the_next_event():
     world.run()
     before = world.instance("a").state()
 
-    assert world.kernel.memory.evict(0, world.kernel.seq, Batch()) == 1
+    assert world.kernel.cache.evict(0, world.kernel.seq, Batch()) == 1
     assert not world.kernel.instances() and world.workflows[0].disposed == 1
     world.answer("a", "x")
     world.run()
@@ -42,9 +42,9 @@ def test_an_instance_with_undurable_entries_is_not_evicted():
     world.tell("a", ("note",))
     batch = world.build()
 
-    assert world.kernel.memory.evict(0, durable, Batch()) == 0
+    assert world.kernel.cache.evict(0, durable, Batch()) == 0
     world.commit(batch)
-    assert world.kernel.memory.evict(0, world.kernel.seq, Batch()) == 1
+    assert world.kernel.cache.evict(0, world.kernel.seq, Batch()) == 1
 
 
 def test_a_busy_instance_is_not_evicted():
@@ -53,7 +53,7 @@ def test_a_busy_instance_is_not_evicted():
     world.run()
     world.tell("a", ("note",))
 
-    assert world.kernel.memory.evict(0, world.kernel.seq, Batch()) == 0
+    assert world.kernel.cache.evict(0, world.kernel.seq, Batch()) == 0
 
 
 def test_an_instance_that_keeps_events_on_its_shelf_is_not_evicted():
@@ -62,7 +62,7 @@ def test_an_instance_that_keeps_events_on_its_shelf_is_not_evicted():
     world.tell("a", ("note",))
     world.run()
 
-    assert world.kernel.memory.evict(0, world.kernel.seq, Batch()) == 0
+    assert world.kernel.cache.evict(0, world.kernel.seq, Batch()) == 0
 
 
 def test_the_least_recently_used_go_first_and_the_cache_keeps_its_size():
@@ -73,7 +73,7 @@ def test_the_least_recently_used_go_first_and_the_cache_keeps_its_size():
     world.offer(world.id("a"), Message("m", encode([])))
     world.run()
 
-    world.kernel.memory.evict(2, world.kernel.seq, Batch())
+    world.kernel.cache.evict(2, world.kernel.seq, Batch())
 
     assert {instance.address.key for instance in world.kernel.instances().values()} == {"d", "a"}
 
@@ -87,7 +87,7 @@ def test_ended_and_spoiled_instances_are_let_go_when_they_are_durable():
 
     world.commit(batch)
 
-    assert not world.kernel.instances() and not world.kernel.memory._by_address
+    assert not world.kernel.instances() and not world.kernel.cache._by_address
 
 
 def test_offers_that_wait_in_the_mailbox_of_an_ended_instance_are_answered():
@@ -171,7 +171,7 @@ def test_a_new_generation_starts_clean():
 
 def test_a_name_means_the_last_generation_though_an_earlier_one_is_in_memory():
     world = three_generations()
-    world.kernel.memory.evict(0, world.kernel.seq, Batch())
+    world.kernel.cache.evict(0, world.kernel.seq, Batch())
     first = min(world.heads)
     stale = world.offer(first, ReceiptArrived(b"late", DONE))
     world.run()
@@ -261,7 +261,7 @@ def test_events_for_a_name_and_for_an_id_keep_their_order_while_the_instance_is_
     world.start("a", WAIT)
     world.run()
     id = world.id("a")
-    world.kernel.memory.evict(0, world.kernel.seq, Batch())
+    world.kernel.cache.evict(0, world.kernel.seq, Batch())
     refs: list[Ref] = [A, id, A, id, id, A]
     for n, to in enumerate(refs):
         world.offer(to, Message(f"m{n}", encode([])))
@@ -275,7 +275,7 @@ def test_events_keep_their_order_when_the_answers_of_the_store_come_one_by_one()
     world.start("a", WAIT)
     world.run()
     id = world.id("a")
-    world.kernel.memory.evict(0, world.kernel.seq, Batch())
+    world.kernel.cache.evict(0, world.kernel.seq, Batch())
     refs: list[Ref] = [A, id, A]
     for n, to in enumerate(refs):
         world.offer(to, Message(f"m{n}", encode([])))
@@ -292,7 +292,7 @@ def test_a_late_answer_of_the_store_does_not_replace_what_is_in_memory():
     world.start("a", WAIT)
     world.run()
     id, old = world.id("a"), world.record(world.id("a"))
-    world.kernel.memory.evict(0, world.kernel.seq, Batch())
+    world.kernel.cache.evict(0, world.kernel.seq, Batch())
     world.offer(id, Message("m1", encode([])))
     world.offer(A, Message("m2", encode([])))
     world.kernel.adopt(id, old)
@@ -310,12 +310,12 @@ def test_the_runtime_can_tell_that_an_answer_of_the_store_is_older_than_what_lef
     world = World()
     world.start("a", WAIT)
     world.run()
-    asked = world.kernel.memory.forgotten_seq
+    asked = world.kernel.cache.forgotten_seq
     world.tell("a", ("note",))
     world.run()
-    world.kernel.memory.evict(0, world.kernel.seq, Batch())
+    world.kernel.cache.evict(0, world.kernel.seq, Batch())
 
-    assert world.kernel.memory.forgotten_seq > asked
+    assert world.kernel.cache.forgotten_seq > asked
 
 
 # ---- leaks ----------------------------------------
@@ -334,15 +334,15 @@ def test_memory_is_empty_again_when_nobody_is_left():
         world.cancel(f"short{n}")
     world.run()
     kernel = world.kernel
-    kernel.memory.evict(0, kernel.seq, Batch())
+    kernel.cache.evict(0, kernel.seq, Batch())
 
     leftovers = (
-        kernel.memory._by_id,
-        kernel.memory._by_address,
-        kernel.memory._absent,
+        kernel.cache._by_id,
+        kernel.cache._by_address,
+        kernel.cache._absent,
         kernel._ready,
         kernel._caused,
-        kernel.memory.wanted,
+        kernel.cache.wanted,
     )
     assert not any(leftovers)
     assert not kernel.slots.running_ids and not kernel.slots.held_ids and not kernel.slots.orphans
@@ -364,7 +364,7 @@ def test_a_kernel_that_is_dropped_lets_go_of_its_machines():
     world.start("a", WAIT)
     world.run()
 
-    world.kernel.memory.dispose()
+    world.kernel.cache.dispose()
 
     assert world.workflows[0].disposed == 1
 

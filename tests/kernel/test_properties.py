@@ -106,7 +106,7 @@ class Lives(RuleBasedStateMachine):
     @rule(keep=st.integers(0, 2))
     def evict(self, keep: int) -> None:
         durable = self.world.journal[-1].seq if self.world.journal else 0
-        self.world.kernel.memory.evict(keep, durable, Batch())
+        self.world.kernel.cache.evict(keep, durable, Batch())
 
     @rule(survives=st.booleans(), alone=st.booleans())
     def crash(self, survives: bool, alone: bool) -> None:

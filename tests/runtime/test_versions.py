@@ -85,12 +85,12 @@ async def test_a_version_that_is_added_evicts_no_loaded_instance():
     await place.open()
     await place.post("a", "1")
     (id,) = place.store.database.heads
-    loaded = place.shard.kernel.memory.get(id)
+    loaded = place.shard.kernel.cache.get(id)
     assert loaded is not None and loaded.machine is not None
     machine = loaded.machine
 
     place.shard.add(version("2"), active="2")
     await place.settled()
 
-    assert place.shard.kernel.memory.get(id) is loaded and loaded.machine is machine
+    assert place.shard.kernel.cache.get(id) is loaded and loaded.machine is machine
     assert place.shard.kernel.workflows.actives == {"shop": "2"}

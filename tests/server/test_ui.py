@@ -3,10 +3,14 @@
 import asyncio
 import os
 import re
+import shlex
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
+from click.testing import CliRunner
 
+from perdure.cli.exits import Exit
+from perdure.cli.group import cli
 from perdure.kernel.asked import Actor
 from perdure.kernel.events import Address
 from perdure.verbs.read import WhyParams, why
@@ -22,6 +26,16 @@ EVIL = "<img src=x onerror=alert(1)><script>window.hurt=1</script>\u202e{{7*7}}"
 AXE = """(rules) => axe.run({ resultTypes: ["violations"], ...rules }).then((found) => found.violations.map(
     (each) => [each.id, each.nodes.slice(0, 3).map((node) => node.html.slice(0, 200))]))"""
 
+GO = "(url) => { history.pushState(null, '', url); dispatchEvent(new Event('popstate')); }"
+"""What a link of the page does: the page changes and is not loaded again."""
+
+TASK_DIALOGS = {
+    "Assign…": {"d-to": "bob"},
+    "Comment…": {"d-text": "two words"},
+    "Change priority…": {},
+    "Escalate…": {"d-roles": "director"},
+    "Cancel…": {"d-reason": "not needed"},
+}
 DIALOGS = [
     ("/", ["key ?"], "#keys"),
     ("/", ["key Control+k"], ".palette"),
@@ -89,49 +103,48 @@ async def an_order(site, key):
     return handle
 
 
-def test_each_page_restores_from_its_url_and_asks_no_other_origin(stage):
-    heard = Heard()
+@pytest.fixture(scope="module")
+def walk(stage):
+    """All pages, each looked at once: what was heard, which addresses stayed, and what axe finds."""
+    heard, stayed, found = Heard(), {}, {}
+
+    async def look(page, name):
+        await page.evaluate(AXE_SCRIPT)
+        for scheme, rules in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
+            await page.emulate_media(color_scheme=scheme)
+            for rule, nodes in await page.evaluate(AXE, rules):
+                found[name, scheme, rule] = nodes
 
     async def story(site, page):
         for path, sign in stage.pages.items():
-            await page.evaluate(
-                "(url) => { history.pushState(null, '', url); dispatchEvent(new Event('popstate')); }", path
-            )
+            await page.evaluate(GO, path)
             await page.wait_for_selector(sign)
             await page.reload()
             await page.wait_for_selector(sign)
-            assert page.url == site.url + path
-        return [url for url in heard.asked if not url.startswith((site.url, "data:"))]
-
-    assert stage.tell(story, heard=heard) == []
-    assert heard.complaints == []
-
-
-def test_axe_finds_nothing_in_light_and_dark(stage):
-    async def story(site, page):
-        found = {}
-
-        async def look(name):
-            await page.evaluate(AXE_SCRIPT)
-            for scheme, rules in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
-                await page.emulate_media(color_scheme=scheme)
-                for rule, nodes in await page.evaluate(AXE, rules):
-                    found[name, scheme, rule] = nodes
-
-        for path, sign in stage.pages.items():
-            await page.goto(site.url + path)
-            await page.wait_for_selector(sign)
-            await look(path)
+            stayed[path] = page.url.removeprefix(site.url)
+            await look(page, path)
         for path, press, sign in DIALOGS:
             await page.goto(site.url + path)
             await page.wait_for_selector(stage.pages[path])
             for each in press:
                 await (page.keyboard.press(each[4:]) if each.startswith("key ") else page.click(each))
             await page.wait_for_selector(sign)
-            await look((path, sign))
-        return found
+            await look(page, (path, sign))
 
-    found = stage.tell(story, seconds=300)
+    stage.tell(story, heard=heard, seconds=300)
+    return heard, stayed, found
+
+
+def test_each_page_restores_from_its_url_and_asks_no_other_origin(stage, walk):
+    heard, stayed, _ = walk
+
+    assert {path: path for path in stage.pages} == stayed
+    assert [url for url in heard.asked if not url.startswith((stage.site.url, "data:"))] == []
+    assert heard.complaints == []
+
+
+def test_axe_finds_nothing_on_any_page_or_dialog_in_light_and_dark(walk):
+    _, _, found = walk
 
     assert not found, "\n".join(map(str, found.items()))
 
@@ -673,3 +686,62 @@ def test_a_viewer_has_no_button_that_changes_something(stage):
 
     assert (boxes, buttons) == (0, 0)
     assert "order" in shown and "secret_plan" not in shown
+
+
+def test_every_entry_is_in_a_compact_row(stage):
+    async def story(site, page):
+        handle = await an_order(site, "told-briefly")
+        await handle.tag("shop", "a")
+        await handle.send("decision", "yes")
+        await handle.result()
+        await page.goto(f"{site.url}/instances/order/told-briefly?journal=compact")
+        await page.wait_for_selector("text=the instance itself")
+        return await page.locator("[aria-label='Operations, a row each'] td.mono").all_inner_texts()
+
+    shown = stage.tell(story)
+
+    assert {int(each) for text in shown for each in text.split(", ")} == {1, 2, 3, 4}
+
+
+def test_copied_commands_are_those_of_the_command_line(stage, tmp_path):
+    """Each is asked of an empty database: the command line takes its words, and finds no such thing."""
+    missing = str(tmp_path / "missing.db")
+
+    async def story(site, page):
+        found = []
+
+        async def command(press, **fields):
+            await page.click(press)
+            for name, text in fields.items():
+                await page.fill(f"#{name}", text)
+            found.append(await page.inner_text("dialog .cmd:not(.http) code >> nth=0"))
+            await page.keyboard.press("Escape")
+            await page.wait_for_selector("dialog", state="detached")
+
+        await page.goto(f"{site.url}/instances/order/o-2")
+        await command(".acts >> text=Send…", **{"d-name": "decision"})
+        await command(".acts >> text=Tag…", **{"d-name": "shop", "d-value": "it's"})
+        for each in ("Rewind…", "Fork…", "Cancel…"):
+            await command(f".acts >> text={each}")
+        task = next(path for path in stage.pages if path.startswith("/tasks/"))
+        for each, fields in TASK_DIALOGS.items():
+            await page.goto(site.url + task)
+            await page.click("summary >> text=More")
+            await command(f".list-menu >> text={each}", **fields)
+        await page.goto(f"{site.url}/settings")
+        await command("text=Make a key…", **{"d-actor": "crm"})
+        await command("text=Grant…", **{"d-actor": "bob"})
+        await page.goto(f"{site.url}/instances?q=workflow:order")
+        await page.click("thead input")
+        await command(".pick >> text=Tag…", **{"d-name": "shop", "d-value": "a"})
+        await page.goto(f"{site.url}/workflows/order")
+        await command("text=Start…")
+        return found
+
+    found = stage.tell(story, seconds=120)
+
+    assert len(found) == 14
+    for text in found:
+        words = shlex.split(text)[1:]
+        result = CliRunner().invoke(cli, [*words, "--db", missing], input="")
+        assert result.exit_code in (Exit.OK, Exit.NOT_FOUND, Exit.DATABASE), (text, result.output)

@@ -46,7 +46,7 @@ class Desk:
     def turn(self):
         batch = Batch()
         while True:
-            self.store.load(list(self.kernel.memory.wanted), self.kernel.adopt)  # type: ignore[arg-type]
+            self.store.load(list(self.kernel.cache.wanted), self.kernel.adopt)  # type: ignore[arg-type]
             if not self.kernel.ready:
                 break
             self.kernel.advance(batch, 1)
@@ -104,7 +104,7 @@ def test_an_event_for_a_name_that_is_about_to_start_does_not_make_it_start_twice
 
     desk.offer(address, started(leaf, "a", 1))
 
-    assert address not in desk.kernel.memory.wanted
+    assert address not in desk.kernel.cache.wanted
 
 
 def test_events_kept_for_a_stuck_instance_get_new_ids_in_the_next_life():

@@ -120,7 +120,7 @@ def test_every_query_can_be_prepared():
     connection = made()
 
     for sql in vars(SQL).values():
-        whole = sql.format(conditions="true", by="", limit="?")
+        whole = sql.format(conditions="true", by="", order="DESC", limit="?")
         count = len(set(re.findall(r"\?\d+", whole))) or whole.count("?")
         connection.execute(f"EXPLAIN {whole}", [None] * count)
 

@@ -414,7 +414,7 @@ def the_rows_say_what_the_journal_says(desk: Desk) -> None:
     assert desk.row.status in ("open", "assigned") or folded.ended
     assert ("r:clerk" in desk.who) != folded.ended
     assert len(desk.work) <= 1
-    live = desk.kernel.memory.get(desk.task)
+    live = desk.kernel.cache.get(desk.task)
     if live is not None and live.machine is not None and not live.ended:
         assert rebuild(folded, TASKS).snapshot() == live.machine.snapshot()
 
@@ -429,7 +429,7 @@ def test_a_snapshot_goes_on_as_the_machine_would(place: int):
     ]
     for verb, arguments in (story * 2)[:place]:
         desk.later(hours=1) if verb == "later" else desk.verb(verb, ANN, **arguments)
-    live = desk.kernel.memory.get(desk.task)
+    live = desk.kernel.cache.get(desk.task)
     assert live is not None and live.machine is not None
     taken = live.machine.snapshot()
 

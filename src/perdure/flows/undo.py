@@ -60,7 +60,9 @@ class Undos:
         return None
 
     def remove(self, done: Done) -> None:
-        self._done.remove(done)
+        """Unless its loop, which goes on in another branch, has forgotten it while it was undone."""
+        if done in self._done:
+            self._done.remove(done)
 
     def forget(self, loop: str, first: int) -> None:
         """A loop keeps its iterations from this one on: what older ones did stays done."""

@@ -38,7 +38,7 @@ def new_instance(kernel: Kernel, before: Instance, event: Started) -> tuple[Inst
     """A start of a terminal key is a new generation: another instance under the same name."""
     instance = before
     if before.id != 0:
-        instance = kernel.memory.next_generation(before)
+        instance = kernel.cache.next_generation(before)
         instance.queued = True  # until its first entry is recorded
     workflow = kernel.workflows.of(event.workflow, event.version)
     assert workflow is not None, "a start of an unknown workflow is refused"

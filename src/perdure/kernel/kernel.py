@@ -1,6 +1,6 @@
 """The kernel of one shard: offers go in, a batch of entries comes out.
 
-    offer(offer)          an event for an instance; if the instance is not in memory, `memory.wanted` names it
+    offer(offer)          an event for an instance; if the instance is not in memory, `cache.wanted` names it
     adopt(ref, record)    the runtime loaded it (or found nothing)
     advance(batch, now)   deliver one event to each ready instance in turn, until nobody is ready or the batch is full
     close(batch)          nothing that was caused here may be lost: undelivered events become inbox rows
@@ -123,7 +123,7 @@ class Kernel:
                 self.router.subscribe(workflow.name, workflow.subscriptions)
         self.router.enforce(rules)
         self.slots = Slots(gate)
-        self.memory = InstanceCache(self.slots, self.counts)
+        self.cache = InstanceCache(self.slots, self.counts)
         self.left: dict[bytes, tuple[str, str]] = {}
         """Rows of the inbox that this engine has no workflow for, with its name and version."""
         self.seeks = False
@@ -146,12 +146,12 @@ class Kernel:
     # ---- in: offers and loaded instances ------------------------------------------------------------------------
 
     def offer(self, offer: Offer) -> None:
-        """Put an event into the mailbox of its instance; name the instance in `memory.wanted` if it is not there."""
-        instance = self.memory.find(offer.to)
+        """Put an event into the mailbox of its instance; name the instance in `cache.wanted` if it is not there."""
+        instance = self.cache.find(offer.to)
         if instance is None and offer.new:
-            instance = self.memory.enter(offer.to, None)
+            instance = self.cache.enter(offer.to, None)
         if instance is None:
-            self.memory.want(offer)
+            self.cache.want(offer)
         else:
             instance.mailbox.append(offer)
             if not instance.queued:
@@ -162,7 +162,7 @@ class Kernel:
 
         Other code may get on with an instance that is stuck by a divergence: it is retried, once by each version.
         """
-        instance = self.memory.adopt(ref, record)
+        instance = self.cache.adopt(ref, record)
         if instance.stuck is not None and not self.closing and has_other_code(instance, self.workflows):
             instance.mailbox.appendleft(Offer(instance.id, Retried()))
         self._make_ready(instance)
@@ -174,7 +174,7 @@ class Kernel:
         the others are handed out again, and offers `Redelivered` for each. Asked twice, it names each call once. The
         calls of a stuck instance are handed out again when it goes on.
         """
-        instance = self.memory.get(instance_id)
+        instance = self.cache.get(instance_id)
         return self.slots.recover(instance, alive) if instance is not None else []
 
     def _make_ready(self, instance: Instance) -> None:
@@ -195,11 +195,11 @@ class Kernel:
         """Offers that are in memory only or not yet recorded."""
         if self._in_hand is not None:
             yield self._in_hand
-        yield from self.memory.undelivered(self._ready)
+        yield from self.cache.undelivered(self._ready)
 
     def instances(self) -> Mapping[int, Instance]:
         """Those in memory, by id."""
-        return self.memory.instances()
+        return self.cache.instances()
 
     # ---- the turn -----------------------------------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class Kernel:
         on its way to them need not be kept in the inbox until they are here.
         """
         self.clock, self.at = now, max(self.at, now)
-        wanted, enough = self.memory.wanted, len(self.memory.wanted) + ROUND
+        wanted, enough = self.cache.wanted, len(self.cache.wanted) + ROUND
         while self._ready and not full(batch) and len(wanted) < enough:
             round = self._take_round(batch)
             if len(round) == 1:  # as of one flow that does one step after the other: the same without lists
@@ -270,9 +270,9 @@ class Kernel:
     def committed(self, batch: Batch) -> None:
         """Let go of instances whose machine is of no more use: they have ended, or must be rebuilt."""
         for id in batch.done_with:
-            instance = self.memory.get(id)
+            instance = self.cache.get(id)
             if instance is not None and instance.seq <= batch.journal[-1].seq:  # else it went on, and is not durable
-                self.memory.forget(instance)
+                self.cache.forget(instance)
 
     # ---- take: what is to be recorded of an event ---------------------------------------------------------------
 
@@ -378,7 +378,7 @@ class Kernel:
         self.seq += 1
         if instance.id == 0:
             instance.id = self.seq
-            self.memory.started(instance)
+            self.cache.started(instance)
         intents: tuple[bytes, ...] = ()
         try:
             intents = check(instance, taken.heard, decision)
@@ -430,7 +430,7 @@ class Kernel:
         batch.size += size
         instance.tail_size += size
         if entry.decision.state:
-            self.memory.weigh(instance)
+            self.cache.weigh(instance)
         if instance.status is not status if runs else has_new_head(instance, entry, had):
             write_head(batch, instance, entry, had)
         self._consequences.tell(instance, entry, taken.heard, changed, batch, self.cause)

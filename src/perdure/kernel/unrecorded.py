@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def note(kernel: Kernel, instance: Instance, event: Event, answer: Answer) -> None:
     """Count what is answered without an entry, and do not keep a name that nothing bears."""
     if instance.id == 0:
-        kernel.memory.let_go(instance)
+        kernel.cache.let_go(instance)
     if answer is STALE:
         kernel.counts["frames_stale" if type(event) is Streamed else "stale"] += 1
     elif type(answer) is Accepted and type(event) is Message:

@@ -6,6 +6,7 @@ part of the hash. Templates are texts here; `scope.py` compiles them.
 
 from __future__ import annotations
 
+from functools import cache
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -178,19 +179,28 @@ class Definition(msgspec.Struct, frozen=True):
 
 def plain(value: Any) -> Any:
     """Plain data without what is as if it were left out: a default that is spelled out is no other playbook."""
-    if isinstance(value, msgspec.Struct):
-        given = ((field, getattr(value, field.name)) for field in msgspec.structs.fields(value))
-        return {field.name: plain(item) for field, item in given if not _is_default(field, item)}
-    if isinstance(value, dict):
+    kind = type(value)
+    if kind is dict:
         return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+    if kind is list or kind is tuple:
+        return [plain(item) for item in value]
+    if not isinstance(value, msgspec.Struct):
+        return value
+    found = {}
+    for name, default in _defaults(kind):  # type: ignore[arg-type]
+        item = getattr(value, name)
+        if item is not default and not (type(item) is type(default) and item == default):
+            found[name] = plain(item)
+    return found
 
 
-def _is_default(field: msgspec.structs.FieldInfo, value: Any) -> bool:
-    if field.required:
-        return False
-    made = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
-    return type(value) is type(made) and bool(value == made)
+@cache
+def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    """The fields of a struct with their defaults; one that must be given has none that a value could equal."""
+    return tuple(
+        (field.name, field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory())
+        for field in msgspec.structs.fields(kind)
+    )
 
 
 def version_of(playbook: Playbook) -> str:
@@ -208,8 +218,8 @@ def to_bytes(playbook: Playbook) -> bytes:
 
 def from_bytes(data: bytes, version: str = "") -> Definition:
     """A definition as it was kept, under the version that it was kept with."""
-    made = define(msgspec.convert(decode(data), Playbook))
-    return msgspec.structs.replace(made, version=version) if version else made
+    playbook = msgspec.convert(decode(data), Playbook)
+    return Definition(playbook, version) if version else define(playbook)
 
 
 def net_of(playbook: Playbook) -> Net:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from contextlib import suppress
+from typing import Any, Final, Protocol
 
 from perdure.codec import decode, digest
 from perdure.definitions import load
@@ -34,6 +36,8 @@ from .handle import Handle
 
 By = Actor | str | None
 
+TAKEN_UP_SECONDS: Final = 5.0
+
 
 class Storable(Protocol):
     """A workflow whose definition is data."""
@@ -62,7 +66,19 @@ class Definitions:
         register = await keep(self._connection, given, activate=activate, by=by)
         if self._added is not None:
             self._added(given, register)
+        else:
+            await self._taken_up(given.name, given.version)
         return given.version
+
+    async def _taken_up(self, name: str, version: str) -> None:
+        """Wait until an engine runs it: a start that follows must not hear that it is unknown."""
+        queries = self._connection.queries
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TAKEN_UP_SECONDS):
+                while True:
+                    if any((row.name, row.version) == (name, version) for row in await queries.workflows()):
+                        return
+                    await asyncio.sleep(0.02)
 
     async def activate(self, name: str, version: str, *, by: By = None) -> None:
         """Make a version the one that new instances run on."""

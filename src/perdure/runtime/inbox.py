@@ -58,7 +58,7 @@ class Inbox:
         """Set the alarm for whatever comes first: a timer, or the next look into the inbox."""
         core = self._core
         when = core.clock.now() + self._poll
-        if len(core.kernel.memory.wanted) < TIMERS_WAITING_MAX and not self._more:
+        if len(core.kernel.cache.wanted) < TIMERS_WAITING_MAX and not self._more:
             when = min(when, self._timers.next())
         if self.alarm is None or when < self._alarm_at:
             self.stop_alarm()
@@ -115,7 +115,7 @@ class Inbox:
         self._more = len(rows) >= limit
         if self._more:
             now = min(now, rows[-1].at)
-        if len(core.kernel.memory.wanted) >= TIMERS_WAITING_MAX:
+        if len(core.kernel.cache.wanted) >= TIMERS_WAITING_MAX:
             self._looked()
         elif self._timers.exhausted(now):
             core.store.due(*self._timers.window(now), lambda found: self._found_timers(life, now, found))

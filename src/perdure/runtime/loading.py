@@ -39,7 +39,7 @@ class Loading:
     def load_wanted(self) -> None:
         """Ask the store for what is wanted. One that answers at once has answered afterwards."""
         core = self._core
-        wanted = [ref for ref in core.kernel.memory.wanted if ref not in self._loading]
+        wanted = [ref for ref in core.kernel.cache.wanted if ref not in self._loading]
         while self.to_recover and len(wanted) < RECOVER_AT_ONCE:
             wanted.append(self.to_recover.popleft())
             self.recovering.add(wanted[-1])
@@ -57,7 +57,7 @@ class Loading:
             core.crash(record)
             return
         self._loading.discard(ref)
-        if core.kernel.memory.forgotten_seq > asked:  # it may have gone on and been evicted since: this may be its past
+        if core.kernel.cache.forgotten_seq > asked:  # it may have gone on and been evicted since: this may be its past
             if ref in self.recovering and isinstance(ref, int):
                 self.recovering.discard(ref)
                 self.to_recover.append(ref)
@@ -78,7 +78,7 @@ class Loading:
                 self.unreadable.pop(ref, None)
         except (PerdureError, msgspec.MsgspecError) as error:  # its rows are damaged, or newer: that is its own affair
             log.error("%s cannot be read: %s", ref, error)
-            for offer in kernel.memory.give_up(ref):  # what is in the inbox, or caused here, waits there
+            for offer in kernel.cache.give_up(ref):  # what is in the inbox, or caused here, waits there
                 tell(offer.ticket, error)
             self.unreadable[ref] = error
             self._core.listener.reloaded()  # who waits for its end must not wait for ever

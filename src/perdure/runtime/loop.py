@@ -83,7 +83,7 @@ class Loop:
                 self._calls.begin_early(core.building)
             if core.committing is None:
                 if not core.building:  # what was refused leaves nothing to commit
-                    core.kernel.memory.evict(self._cache, core.durable_seq, core.building)
+                    core.kernel.cache.evict(self._cache, core.durable_seq, core.building)
                 if core.building and not self._may_wait():
                     self._commit()
         if core.settled or core.idle is not None:
@@ -94,7 +94,7 @@ class Loop:
         core, loading = self._core, self._loading
         kernel = core.kernel
         while True:
-            if kernel.memory.wanted or loading.to_recover:
+            if kernel.cache.wanted or loading.to_recover:
                 loading.load_wanted()
             if loading.recovering:
                 return  # what ran before must be counted before the gate admits anything new
@@ -143,10 +143,10 @@ class Loop:
                 core.listener.committed(core.durable_seq)
             if batch.done_with:
                 kernel.committed(batch)
-            kernel.memory.evict(self._cache, core.durable_seq, core.building)
-            kernel.memory.relieve(self._memory, core.durable_seq, core.building)
+            kernel.cache.evict(self._cache, core.durable_seq, core.building)
+            kernel.cache.relieve(self._memory, core.durable_seq, core.building)
         # A step that waits for nothing has its receipt when the loop comes to the turn behind it.
-        if batch.publications or kernel.ready or kernel.memory.wanted or core.building or self._loading.to_recover:
+        if batch.publications or kernel.ready or kernel.cache.wanted or core.building or self._loading.to_recover:
             core.schedule()
         if core.settled or core.idle is not None:
             self.tell_if_at_rest()
@@ -202,7 +202,7 @@ class Loop:
     def tell_if_at_rest(self) -> None:
         """Tell who waits until everything is recorded, and who waits until no call runs either."""
         core = self._core
-        if core.building or core.committing or core.kernel.ready or core.kernel.memory.wanted:
+        if core.building or core.committing or core.kernel.ready or core.kernel.cache.wanted:
             return
         if self._loading.to_recover or core.away or (self._inbox.asking and not core.closing):
             return

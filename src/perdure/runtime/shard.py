@@ -335,7 +335,7 @@ class Shard:
 
     def _begin(self, position: Position) -> None:
         core = self._core
-        core.kernel.memory.dispose()
+        core.kernel.cache.dispose()
         core.kernel = self._new_kernel(position)
         core.kernel.closing = core.closing
         core.kernel.seeks = self._loader is not None
@@ -452,5 +452,5 @@ class Shard:
         self._inbox.stop_alarm()
         for offer in [*core.early, *core.kernel.undelivered()]:
             tell(offer.ticket, EngineClosed("the engine was closed before this was recorded"))
-        core.kernel.memory.dispose()
+        core.kernel.cache.dispose()
         self._store.release()

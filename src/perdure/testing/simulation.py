@@ -112,7 +112,7 @@ class Process:
 
     def die(self) -> None:
         self.life.alive = False
-        self.shard.kernel.memory.dispose()
+        self.shard.kernel.cache.dispose()
 
     def stop(self) -> None:
         """Good order: drain, then cut what still runs, then give the lease back."""

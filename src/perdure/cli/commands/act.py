@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from perdure.app.ours import FILES, kind_of_file
+from perdure.errors import UnknownWorkflow
 from perdure.runtime.client import Client, Reuse
 from perdure.verbs.act import (
     CancelParams,
@@ -104,8 +105,15 @@ def start(
     """
     value = with_sets({} if given is None else read_json(given, "--input"), sets)
     when: datetime | None = None if at is None else read_time(at, "--at")
-    name = _registered(console, workflow) if workflow.endswith(FILES) else workflow.replace("/", ".")
-    answer = console.call("start", StartParams(name, value, key, reuse, read_tags(tags), when, delay, person))
+    name = _registered(console, workflow) if workflow.endswith(FILES) else workflow
+    params = StartParams(name, value, key, reuse, read_tags(tags), when, delay, person)
+    try:
+        answer = console.call("start", params)
+    except UnknownWorkflow as error:
+        try:  # a playbook may be named by its path
+            answer = console.call("start", msgspec.structs.replace(params, workflow=name.replace("/", ".")))
+        except UnknownWorkflow:
+            raise error from None
     console.answer(answer, answer.key)
 
 

@@ -179,10 +179,10 @@ class SmallShard:
 
     def play(self) -> None:
         """Two turns a batch: what is caused later is kept in the inbox, and must be found there."""
-        while self.kernel.memory.wanted or self.kernel.ready:
+        while self.kernel.cache.wanted or self.kernel.ready:
             batch = Batch()
             for _ in range(2):
-                for ref, record in load(self._harness, self.store, list(self.kernel.memory.wanted)).items():
+                for ref, record in load(self._harness, self.store, list(self.kernel.cache.wanted)).items():
                     self.kernel.adopt(ref, record)
                 self.kernel.advance(batch, self.now)
             self.kernel.close(batch)

@@ -45,7 +45,7 @@ export function Journal({ history, show, operations, query, limit }) {
     ${found && html`<span class="muted">${found.history.length} match</span>`}
     ${mode !== "compact" && html`<div class="end"><label class="st"><input type="checkbox" checked=${follow} onChange=${(event) => set({ follow: event.target.checked ? "1" : "" })} />follow</label>
       <form class="jump" onSubmit=${(event) => { event.preventDefault(); setJump({ to: Number(new FormData(event.target).get("entry")) || 1 }); }}><input class="field num" name="entry" inputmode="numeric" aria-label="Jump to entry" placeholder="entry" /><button class="btn small" type="submit">Jump</button></form></div>`}</div>
-  ${mode === "compact" ? html`<${Compact} operations=${operations} />` : html`<${Entries} total=${total} pages=${pages} asked=${asked} raw=${mode === "raw"} jump=${jump} follow=${follow} />`}
+  ${mode === "compact" ? html`<${Compact} operations=${operations} total=${Math.min(limit || history.entries, history.entries)} known=${known} />` : html`<${Entries} total=${total} pages=${pages} asked=${asked} raw=${mode === "raw"} jump=${jump} follow=${follow} />`}
   <div class="more"><${Cmd} text=${command("history", show.id)} /></div>`;
 }
 
@@ -87,10 +87,13 @@ function led(each) {
 }
 
 // A row an operation. Each entry belongs to one; what belongs to none is the instance's own.
-function Compact({ operations }) {
+function Compact({ operations: list, total, known }) {
+  const taken = new Set(list.flatMap((each) => each.entries));
+  const own = list.length < 10000 ? Array.from({ length: total }, (_, n) => n + 1).filter((n) => !taken.has(n)) : [];
+  const operations = own.length ? [{ kind: "", location: "", what: "the instance itself", attempt: "", opened: 0, opened_at: known.find((each) => each.number === own[0])?.at, entries: own }, ...list] : list;
   const { box, first, last, above, below } = useWindow(operations.length, ROW);
   return html`<div class="sheet tall" ref=${box} tabindex="0" role="region" aria-label="Operations, a row each"><table class="ledger" aria-rowcount=${operations.length}><thead><tr><th>entries</th><th>opened</th><th>operation</th><th>status</th><th class="num">attempt</th><th class="num">took</th></tr></thead><tbody>
     ${above > 0 && html`<tr aria-hidden="true"><td colspan="6" style=${{ height: `${above}px` }}></td></tr>`}
-    ${operations.slice(first, last).map((each) => html`<tr key=${`${each.location}#${each.attempt}#${each.opened}`}><td class="mono muted">${each.entries.length > 4 ? `${each.entries.slice(0, 3).join(", ")}…${each.entries.at(-1)}` : each.entries.join(", ")}</td><td class="nowrap">${clock(each.opened_at, true)}</td><td>${each.kind} <code>${visible(each.location)}</code></td><td class="nowrap"><${Status} of=${each.status} /></td><td class="num">${each.attempt}</td><td class="num">${each.closed_at ? span(Date.parse(each.closed_at) - Date.parse(each.opened_at)) : ""}</td></tr>`)}
+    ${operations.slice(first, last).map((each) => html`<tr key=${`${each.location}#${each.attempt}#${each.opened}`}><td class="mono muted">${each.entries.length > 4 ? `${each.entries.slice(0, 3).join(", ")}…${each.entries.at(-1)}` : each.entries.join(", ")}</td><td class="nowrap">${each.opened_at && clock(each.opened_at, true)}</td><td>${each.location ? html`${each.kind} <code>${visible(each.location)}</code>` : each.what}</td><td class="nowrap">${each.status && html`<${Status} of=${each.status} />`}</td><td class="num">${each.attempt}</td><td class="num">${each.closed_at ? span(Date.parse(each.closed_at) - Date.parse(each.opened_at)) : ""}</td></tr>`)}
     ${below > 0 && html`<tr aria-hidden="true"><td colspan="6" style=${{ height: `${below}px` }}></td></tr>`}</tbody></table></div>`;
 }

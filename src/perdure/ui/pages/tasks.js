@@ -104,7 +104,7 @@ function Task({ id, me, done, changed, back }) {
     ${task.form && answer !== null && html`<${Form} schema=${task.form} value=${answer} change=${edit} problems=${problems} disabled=${!may("complete")} />`}
     ${may("complete") && html`<div class="finish"><button class="btn first" type="submit">${task.quorum ? "Vote" : "Complete"}, then next task</button></div>`}
     <div class="wide-only"><h2 class="label">the same as a command</h2><${Cmd} text=${command("tasks", "complete", task.id, ...(task.form ? [plain] : []), "--as", me.id, ...me.roles.filter((role) => task.roles.includes(role)).flatMap((role) => ["--role", role]))} /></div></form>`}</section></div>
-  ${asked && html`<${Dialog} title=${`${MORE[asked].label.replace("…", "")}: ${task.title}`} label=${MORE[asked].do} risk=${asked === "cancel"} says=${MORE[asked].says} fields=${MORE[asked].fields(task)} cmd=${(g) => command("tasks", asked, task.id, ...MORE[asked].words(g), "--as", me.id)} request=${(g) => ["POST", `/tasks/${task.id}/-/${asked}`, MORE[asked].body(g)]} close=${(done) => { setAsked(null); if (done) { again(); changed(); } }} />`}</article>`;
+  ${asked && html`<${Dialog} title=${`${MORE[asked].label.replace("…", "")}: ${task.title}`} label=${MORE[asked].do} risk=${asked === "cancel"} says=${MORE[asked].says} fields=${MORE[asked].fields(task)} cmd=${(g) => command("tasks", asked, task.id, ...MORE[asked].words(g), "--as", me.id, ...me.roles.flatMap((role) => ["--role", role]))} request=${(g) => ["POST", `/tasks/${task.id}/-/${asked}`, MORE[asked].body(g)]} close=${(done) => { setAsked(null); if (done) { again(); changed(); } }} />`}</article>`;
 }
 
 const words = (text) => text.split(/[\s,]+/).filter(Boolean);
@@ -114,8 +114,8 @@ const MORE = {
   assign: { label: "Assign…", do: "Assign", says: "This person has the task from now on.", fields: () => [{ name: "to", label: "Person" }], words: (g) => [g.to || "PERSON"], body: (g) => ({ to: g.to }) },
   comment: { label: "Comment…", do: "Comment", says: "The comment stands in the history of the task.", fields: () => [{ name: "text", label: "Comment" }], words: (g) => [g.text || "TEXT"], body: (g) => ({ text: g.text }) },
   change: { label: "Change priority…", do: "Change", says: "Tasks with a higher priority stand first.", fields: (task) => [{ name: "priority", label: "Priority, 0 to 100", value: String(task.priority), numeric: true }], words: (g) => ["--priority", g.priority], body: (g) => ({ priority: Number(g.priority) }) },
-  escalate: { label: "Escalate…", do: "Escalate", says: "More people may take the task.", fields: () => [{ name: "roles", label: "Roles", optional: true }, { name: "users", label: "People", optional: true }], words: (g) => [...words(g.roles).flatMap((each) => ["--role", each]), ...words(g.users).flatMap((each) => ["--user", each])], body: (g) => ({ roles: words(g.roles), users: words(g.users) }) },
-  cancel: { label: "Cancel…", do: "Cancel it", says: "The task ends without an answer. The instance that asked goes on as its code says.", fields: () => [{ name: "reason", label: "Reason", optional: true }], words: (g) => (g.reason ? ["--reason", g.reason] : []), body: (g) => ({ reason: g.reason }) },
+  escalate: { label: "Escalate…", do: "Escalate", says: "More people may take the task.", fields: () => [{ name: "roles", label: "Roles", optional: true }, { name: "users", label: "People", optional: true }], words: (g) => [...words(g.roles).flatMap((each) => ["--add-role", each]), ...words(g.users).flatMap((each) => ["--add-user", each])], body: (g) => ({ roles: words(g.roles), users: words(g.users) }) },
+  cancel: { label: "Cancel…", do: "Cancel it", says: "The task ends without an answer. The instance that asked goes on as its code says.", fields: () => [{ name: "reason", label: "Reason", help: "Told to those who wait for the task." }], words: (g) => ["--reason", g.reason || "REASON"], body: (g) => ({ reason: g.reason }) },
 };
 const OTHERS = Object.keys(MORE);
 

@@ -54,9 +54,9 @@ function Routing({ of }) {
 }
 
 const NEXT = { proposed: ["reject"], shadowed: ["approve", "reject"], approved: ["apply", "reject"] };
-const SAYS = { approve: "It may be applied after that. What is in force stays as it is.", reject: "It shall not come into force. The reason is recorded.", apply: "New cells have the proposed definitions from now on." };
+const SAYS = { approve: "It may be applied after that. The manifest of now stays as it is.", reject: "It is never applied. The reason is recorded.", apply: "New cells have the proposed definitions from now on." };
 
-// Changes that were proposed, each beside what is in force. The proposer does not approve.
+// Changes that were proposed, each beside the manifest of now. The proposer does not approve.
 function Proposals({ list, definitions, me, again }) {
   const [asked, setAsked] = useState(null);
   if (!list.length) return null;
