@@ -67,16 +67,16 @@ class Definitions:
         if self._added is not None:
             self._added(given, register)
         else:
-            await self._taken_up(given.name, given.version)
+            await self._taken_up(given.name)
         return given.version
 
-    async def _taken_up(self, name: str, version: str) -> None:
-        """Wait until an engine runs it: a start that follows must not hear that it is unknown."""
+    async def _taken_up(self, name: str) -> None:
+        """Wait until an engine knows a new name: a start that follows must not hear that it is unknown."""
         queries = self._connection.queries
         with suppress(TimeoutError):
             async with asyncio.timeout(TAKEN_UP_SECONDS):
                 while True:
-                    if any((row.name, row.version) == (name, version) for row in await queries.workflows()):
+                    if any(row.name == name for row in await queries.workflows()):
                         return
                     await asyncio.sleep(0.02)
 
