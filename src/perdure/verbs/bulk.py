@@ -118,6 +118,8 @@ async def begin(client: Client, given: BulkParams, may: Judge, key: str | None =
     if given.plan and given.plan != plan:
         was = given.plan.partition("-")[0]
         text = f"the plan was for {was} instances, and not for the {len(heads)} that the selection has now"
+        if not was.isdigit():
+            text = f"{given.plan!r:.80} is no plan of a dry run"
         raise SelectionChanged(f"{text}: make another dry run")
     if given.by:
         running = await _running(client, given.by)

@@ -31,6 +31,7 @@ from ..console import Console, define
 from ..exits import Stopped
 from ..given import read_json, read_tags, read_time, with_sets
 from ..load import load_file
+from ..text import joined
 
 
 def act(name: str, text: Callable[[Any], str]) -> Callable[[Callable[..., msgspec.Struct]], click.Command]:
@@ -177,7 +178,7 @@ def planned(text: Callable[[Any], str]) -> Callable[[Any], str]:
     """The text of an answer; of a dry run, what would happen."""
 
     def told(answer: Any) -> str:
-        return "\n".join(f"would {each}" for each in answer.would) if isinstance(answer.would, list) else text(answer)
+        return joined(f"would {each}" for each in answer.would) if isinstance(answer.would, list) else text(answer)
 
     return told
 

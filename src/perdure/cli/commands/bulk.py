@@ -14,7 +14,7 @@ from perdure.verbs.bulk import PARAMS, BulkAnswer, BulkId, BulkListParams, BulkP
 from ..console import Console, define
 from ..exits import Stopped
 from ..given import read_json
-from ..text import local, table
+from ..text import Lines, joined, local, shown, table
 
 ASKED_ABOVE = 10
 """Of more instances than this, a person confirms the count."""
@@ -53,6 +53,8 @@ def start(
     value = {} if params is None else read_json(params, "--params")
     if not isinstance(value, dict):
         raise Stopped(f"--params is an object of what {verb} takes, found {value!r:.80}")
+    if not q and not ids:
+        raise Stopped("say which instances: --where 'workflow:order status:failed', or --id for each")
     given = BulkParams(verb, Selection(q, list(ids)), value, rate, errors_max, reason, dry_run, plan, person or "")
     begin(console, given, yes)
 
@@ -76,19 +78,18 @@ def begin(console: Console, given: BulkParams, yes: bool) -> None:
 def _confirm(planned: BulkAnswer) -> None:
     if not sys.stdin.isatty():
         raise Stopped(f"{planned.count} instances match; look with --dry-run, then repeat the command with --yes")
-    click.confirm(f"{_planned(planned)}\n{planned.verb} all {planned.count}?", abort=True, err=True)
+    click.echo(shown(_planned(planned)), err=True)
+    click.confirm(f"{planned.verb} all {planned.count}?", abort=True, err=True)
 
 
-def _planned(answer: BulkAnswer) -> str:
+def _planned(answer: BulkAnswer) -> Lines:
     sample: Any = answer.sample
     rows = [
         [each.id, each.status, f"refused: {each.refused}" if each.refused else "; ".join(each.would)] for each in sample
     ]
     more = answer.count - len(rows)
-    end = f"\nand {more} more" if more else ""
-    return (
-        f"{answer.verb} would act on {answer.count} instances; plan {answer.plan}\n{table(rows) if rows else ''}{end}"
-    )
+    first = f"{answer.verb} would act on {answer.count} instances; plan {answer.plan}"
+    return joined([first, *([table(rows)] if rows else []), *([f"and {more} more"] if more else [])])
 
 
 @define("bulk ls")
@@ -117,7 +118,7 @@ def show(console: Console, id: str) -> None:
         f"done     {_counts(found)}; {found.left} left",
         *(f"refused  {each.id}: {each.text}" for each in found.refused[:20]),
     ]
-    console.answer(found, "\n".join(lines))
+    console.answer(found, joined(lines))
 
 
 @define("bulk cancel")
