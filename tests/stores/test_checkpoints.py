@@ -105,7 +105,7 @@ def test_a_reader_of_an_old_state_keeps_the_log_and_his_state_and_then_it_begins
         if unchanged == 30:  # 600 pages, and it is as long as it was
             break
 
-    assert unchanged == 30, "it never began anew"
+    assert unchanged == 30, "the log never began again"
     assert ask(store.height()) == seq
     checkpoints.close()
     store.close()
@@ -139,7 +139,7 @@ def test_the_log_begins_anew_beside_somebody_who_nearly_always_reads(store: Sqli
                 break
         reader.kill()
 
-    assert unchanged == 30, "it never began anew"
+    assert unchanged == 30, "the log never began again"
     checkpoints.close()
     store.close()
 
