@@ -182,8 +182,8 @@ def _options() -> argparse.Namespace:
         "names",
         nargs="*",
         metavar="NAME",
-        help="a part (sqlite, postgres, growth), which is written to bench/results.json and RESULTS.md; or workloads, "
-        "such as W2, or quick (W1 to W3 on SQLite, perdure alone), which are printed only. Default: all parts",
+        help="a part (sqlite, postgres, growth, server), which is written to bench/results.json and RESULTS.md; or "
+        "workloads, such as W2, or quick (W1 to W3 on SQLite, perdure alone), which are printed only. Default: all",
     )
     parser.add_argument("--alone", action="store_true", help="perdure without its peers; nothing is written")
     parser.add_argument("--passes", type=int, default=PASSES, help=f"how often (default {PASSES})")

@@ -24,7 +24,7 @@ README: Final = CHECKOUT / "README.md"
 BEGIN: Final = "<!-- figures: made by `python -m bench.render` from bench/results.json -->"
 END: Final = "<!-- figures: end -->"
 
-PARTS: Final = {"sqlite": "On SQLite", "postgres": "On PostgreSQL", "growth": "Growth"}
+PARTS: Final = {"sqlite": "On SQLite", "postgres": "On PostgreSQL", "growth": "Growth", "server": "The server"}
 
 
 def main() -> None:
@@ -52,9 +52,9 @@ not like for like, in [docs/explanation/performance.md](../docs/explanation/perf
 {sections}
 ## Again
 
-`make bench` (all), `python -m bench sqlite`, `postgres` or `growth` (a part, which replaces that part here), `make
-bench-quick` (W1 to W3 on SQLite, perdure alone, in a minute), `python -m bench W2 --passes 9` (some; they are printed
-only).
+`make bench` (all), `python -m bench sqlite`, `postgres`, `growth` or `server` (a part, which replaces that part here),
+`make bench-quick` (W1 to W3 on SQLite, perdure alone, in a minute), `python -m bench W2 --passes 9` (some; they are
+printed only).
 """
 
 
@@ -104,7 +104,9 @@ def with_figures(readme: str, parts: Mapping[str, Part]) -> str:
 
 
 def figures(parts: Mapping[str, Part]) -> str:
-    """What the README shows: the workloads with peers, side by side, then the other bars."""
+    """What the README shows: the workloads with peers, side by side, then the other bars. It has no room for the
+    server's."""
+    parts = {name: part for name, part in parts.items() if name != "server"}
     blocks = [
         f"{PARTS[name]} ({_where(parts[name])}):\n\n{as_markdown(list(_side_by_side(parts[name])))}\n"
         for name in ("sqlite", "postgres")

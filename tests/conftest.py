@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.stages import LONG
+
 if TYPE_CHECKING:
     from perdure.testing.disks import Disk
     from tests.postgres import Server
     from tests.postgres_disk import PostgresDisk
 
-# The same examples in every run: chance decides no verdict. `make test-long` tries others each time.
-settings.register_profile("perdure", deadline=None, derandomize=os.environ.get("PERDURE_TEST_STAGES") != "long")
+# The same examples in every run: chance decides no verdict. `make test-long` tries others each time, and twice as many.
+settings.register_profile("perdure", deadline=None, derandomize=not LONG, max_examples=100 if LONG else 50)
 settings.load_profile("perdure")
 
 

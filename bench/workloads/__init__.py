@@ -23,6 +23,13 @@ from . import (
     postgres_w6,
     r1_rebuild,
     r2_loop,
+    s1_requests,
+    s2_lists,
+    s3_watchers,
+    s4_engine,
+    s5_history,
+    s6_serve,
+    s7_browser,
     t1_tasks,
     w1_sequential,
     w2_concurrent,
@@ -82,7 +89,18 @@ GROWTH: tuple[Workload, ...] = (
     c2_cells.POSTGRES,
 )
 
-PARTS: dict[str, tuple[Workload, ...]] = {"sqlite": SQLITE, "postgres": POSTGRES, "growth": GROWTH}
+SERVER: tuple[Workload, ...] = (
+    s1_requests.WORKLOAD,
+    s2_lists.WORKLOAD,
+    s3_watchers.WORKLOAD,
+    s4_engine.WORKLOAD,
+    s5_history.WORKLOAD,
+    s6_serve.WORKLOAD,
+    s7_browser.WORKLOAD,
+    s2_lists.POSTGRES,
+)
+
+PARTS: dict[str, tuple[Workload, ...]] = {"sqlite": SQLITE, "postgres": POSTGRES, "growth": GROWTH, "server": SERVER}
 """A whole run is all of them, one after the other."""
 
 QUICK: tuple[Workload, ...] = SQLITE[:3]

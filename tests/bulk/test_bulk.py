@@ -1,7 +1,6 @@
 """Bulk work: one verb on many instances, recorded, resumed after a kill, and repeated nowhere."""
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from perdure.verbs.bulk import (
 )
 from perdure.views import lists
 from perdure.views.where import parse
+from tests.stages import LONG
 
 
 @perdure.flow
@@ -208,9 +208,6 @@ async def sent(client, instances):
 
 async def all_touches(client, instances):
     return {await touches(client, f"o-{n}") for n in range(instances)}
-
-
-LONG = os.environ.get("PERDURE_TEST_STAGES") == "long"
 
 
 async def test_a_bulk_survives_a_kill_and_repeats_nothing(tmp_path):

@@ -10,7 +10,6 @@ no difference, from the first entry and from every snapshot.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
@@ -27,11 +26,12 @@ from perdure.executors.builtin import BlobEffects
 from perdure.kernel.events import Message, ReceiptArrived
 from perdure.kernel.rules import RULER, RULING
 from perdure.testing import World
-from perdure.testing.crashes import CALM, RunEnding, Schedule, Search, WorldTrial, points_of, take_overs_of
-from perdure.testing.disks import Disk, at_once
+from perdure.testing.crashes import CALM, Schedule, Search, WorldTrial, points_of, take_overs_of
+from perdure.testing.disks import at_once
 from perdure.testing.simulation import quiet_log
-from tests.disks import held, sqlite_disk
+from tests.disks import OnBoth
 from tests.entries import entries_of
+from tests.stages import LONG
 
 MINUTE = 60_000_000_000
 OUTSIDE: dict[str, str] = {}
@@ -618,10 +618,9 @@ def trial(scene: Scene, cache: int, *, thorough: bool = True) -> WorldTrial:
 
 
 every_scene = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.story.__name__)
-hot_and_evicted = pytest.mark.parametrize("cache", [4096, 0], ids=["hot", "evicted"])
-LONG = os.environ.get("PERDURE_TEST_STAGES") == "long"
+evicted = pytest.mark.parametrize("cache", [0, 4096][: 1 + LONG], ids=["evicted", "hot"][: 1 + LONG])
+"""In memory. A hot world is in a file too, where its rows are looked at; `make test-long` has both on both."""
 hot = pytest.mark.parametrize("cache", [4096, 0][: 1 + LONG], ids=["hot", "evicted"][: 1 + LONG])
-"""On a file. That an evicted world recovers is shown in memory; `make test-long` has it on a file too."""
 
 
 @every_scene
@@ -635,7 +634,7 @@ def test_without_a_crash_it_ends_as_it_should(scene: Scene) -> None:
     assert {name.partition(",")[0]: state for name, state in states.items()} == scene.ends
 
 
-@hot_and_evicted
+@evicted
 @every_scene
 def test_a_crash_anywhere_makes_no_difference(scene: Scene, cache: int) -> None:
     with quiet_log():
@@ -644,7 +643,7 @@ def test_a_crash_anywhere_makes_no_difference(scene: Scene, cache: int) -> None:
     assert report.singles >= 4
 
 
-@hot_and_evicted
+@evicted
 @every_scene
 def test_another_owner_at_any_commit_makes_no_difference(scene: Scene, cache: int) -> None:
     """The one before does not know, and tries to write what it has decided: it is refused, and writes nothing."""
@@ -657,23 +656,14 @@ def test_another_owner_at_any_commit_makes_no_difference(scene: Scene, cache: in
 
 @hot
 @every_scene
-def test_a_crash_anywhere_leaves_the_same_rows_in_a_file_as_in_memory(scene: Scene, cache: int) -> None:
-    """What is right in memory, which the tests before show, is right on SQLite: each row is the same, byte for byte."""
-    runs = trial(scene, cache, thorough=False)
-
-    def same_on_both(schedule: Schedule) -> RunEnding:
-        in_memory = Disk()
-        ending = runs.run(schedule, disk=in_memory)
-        with sqlite_disk() as file:
-            on_sqlite = runs.run(schedule, disk=file)
-            assert held(file) == held(in_memory), schedule
-        assert on_sqlite.problem == "" and on_sqlite._replace(runs=[]) == ending._replace(runs=[]), schedule
-        return ending
-
+def test_a_crash_or_another_owner_anywhere_makes_no_difference_and_leaves_the_same_rows_in_a_file_as_in_memory(
+    scene: Scene, cache: int
+) -> None:
     with quiet_log():
-        calm = same_on_both(CALM)
-        points = [*points_of(calm), *take_overs_of(calm)] if cache else points_of(calm)[1::2]  # after each commit
-        deaths = [same_on_both(Schedule((point,))).deaths for point in points]
-        same_on_both(Schedule(random=cache))
+        both = OnBoth(trial(scene, cache), trial(scene, cache, thorough=False))
+        search = Search(both, scene.story.__name__)
+        points = [*points_of(search.calm), *take_overs_of(search.calm)]
+        deaths = [search.check(Schedule((point,))).deaths for point in points]
+        search.check(Schedule(random=cache))
 
-    assert all(deaths)
+    assert len(points) >= 7 and all(deaths)

@@ -103,6 +103,10 @@ def test_definitions_are_put_listed_shown_activated_and_exported(shop):
     assert shop.json("processes", "ls")["processes"] == [
         {"name": "purchase", "active": "1.1.0", "versions": ["1.0.0", "1.1.0"]}
     ]
+    seen = shop.json("processes", "activate", "purchase", "1.0.0", "--dry-run")
+    assert (seen["live"], seen["safe"], seen["unfit"], seen["stay"]) == (1, 1, [], True)
+    assert "1 of 1 live instances" in shop.perdure("processes", "activate", "purchase", "1.1.0", "--dry-run").stdout
+    assert shop.json("processes", "ls")["processes"][0]["active"] == "1.1.0"
     shop.perdure("processes", "activate", "purchase", "1.0.0", "--as", "ann")
     versions = shop.json("processes", "versions", "purchase")
     assert versions["active"] == "1.0.0"

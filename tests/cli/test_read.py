@@ -37,6 +37,20 @@ def test_ls_is_a_table_with_the_newest_first(filled):
     assert lines[0].index("STATUS") == lines[1].index("stuck")
 
 
+def test_ls_takes_the_filter_of_the_servers_lists(filled):
+    def ids(*words):
+        return [each["id"] for each in filled.json("ls", *words)["instances"]]
+
+    assert ids("--where", "-status:waiting -workflow:o*") == ["fragile/x-1", "failing/f-1"]
+    assert ids("--where", "started>2020-01-01 workflow:order", "--order", "started") == ["order/o-1", "order/o-2"]
+    assert ids("--where", "workflow:order", "--status", "failed") == []
+    assert ids("--where", "started<2020-01-01") == []
+    first = filled.json("ls", "--where", "workflow:order", "--limit", "1")
+    assert ids("--where", "workflow:order", "--before", str(first["next_before"])) == ["order/o-1"]
+    wrong = filled.json("ls", "--where", "stat:failed", exit=2)
+    assert wrong["error"]["type"] == "BadFilter" and "did you mean 'status'" in wrong["error"]["message"]
+
+
 def test_ls_filters_and_pages(filled):
     first = filled.json("ls", "--limit", "5")
     second = filled.json("ls", "--limit", "50", "--before", str(first["next_before"]))

@@ -141,7 +141,7 @@ def test_killed_in_a_rewind_and_in_a_fork_only_what_was_dropped_or_in_flight_is_
     eventually(lambda: sorted(ran()[6:]) == ["order/f:c", "order/k:c"])
     second.kill()
     second.wait()
-    assert world.json("replay", "--against", "held") == {"replayed": 2, "safe": 2, "unsafe": []}
+    assert world.json("replay", "--against", "held") == {"replayed": 2, "safe": 2, "unsafe": [], "left": {}}
     (world.directory / "go-c").touch()
 
     assert world.json("run", "held:order", "--key", "k")["result"] == ["a", "b", "c"]

@@ -16,10 +16,11 @@ import perdure
 from tests.clusters.processes import Cluster, Wire, nannied
 from tests.clusters.steps import fan_out
 from tests.fleet.processes import until
+from tests.stages import LONG
 
 pytestmark = pytest.mark.slow
 
-STEPS = 2000 if os.environ.get("PERDURE_TEST_STAGES") == "long" else 300
+STEPS = 2000 if LONG else 300
 """`make test-long` has the long form."""
 
 

@@ -425,3 +425,16 @@ def test_pydantic_is_not_imported_unless_the_program_did():
     program = "import sys, perdure.codec as c; c.to_plain({'a': [1]}); sys.exit('pydantic' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "pointer"),
+    [
+        ("$", ""),
+        ("$.items[0].price", "/items/0/price"),
+        ("$['unit price'].x", "/unit price/x"),
+        ("$['a/b~c']", "/a~1b~0c"),
+    ],
+)
+def test_a_place_has_a_json_pointer(path, pointer):
+    assert NotConvertible(path, "int", "str").problems[0].where == pointer

@@ -12,6 +12,8 @@ import perdure
 from perdure.errors import CallerError, InstanceCancelled, InstanceStuck
 from perdure.testing import World, crash_test
 from tests.dialects.countdown import Countdown
+from tests.server.site import Site
+from tests.server.site import run as site_story
 
 
 @pytest.fixture(autouse=True)
@@ -147,6 +149,53 @@ async def test_a_fleet_runs_it(postgres):
         await handle.send("tick")
 
         assert await handle.result() == "0"
+
+
+def test_the_server_starts_it_tells_of_it_and_acts_on_it():
+    """All that a page of the web UI asks for an instance and a workflow is there, in the words of the dialect."""
+
+    async def story(site: Site) -> None:
+        client = await site.login()
+        said = {"workflow": "launch", "key": "moon", "input": {"ticks": 2}}
+        assert (await client.post("/api/v1/instances", json=said)).status_code == 201
+        one = "/api/v1/instances/launch/moon"
+        assert (await client.post(f"{one}/-/messages", json={"name": "tick"})).status_code == 200
+        await site.engine.handle("launch/moon").until("waiting", 60)
+
+        shown = (await client.get(one)).json()
+        assert (shown["workflow"], shown["status"], shown["input"]) == ("launch", "waiting", 2)
+        assert shown["may"]["send"] == "" and "a countdown: it goes one way" in shown["may"]["rewind"]
+        (reason,) = (await client.get(f"{one}/-/why")).json()["reasons"]
+        assert reason["text"] == "1 to go."
+        entries = (await client.get(f"{one}/-/history")).json()["history"]
+        assert [each["event"] for each in entries] == ["started", "message"]
+        views = {"waiting": 200, "children": 200, "operations": 200, "at/1": 200, "result": 202, "drawing": 409}
+        assert {name: (await client.get(f"{one}/-/{name}")).status_code for name in views} == views
+        why_not = (await client.get(f"{one}/-/drawing")).json()["detail"]
+        assert why_not == "launch/moon cannot be drawn here: register its workflow, if that can be drawn"
+        lists = (
+            "instances",
+            "instances/facets",
+            "instances/groups",
+            "instances/rates",
+            "workflows",
+            "workflows/launch",
+        )
+        for name in lists:
+            found = await client.get(f"/api/v1/{name}")
+            assert found.status_code == 200 and ("launch" in found.text or name == "instances/rates"), name
+
+        assert (await client.post(f"{one}/-/messages", json={"name": "hold"})).status_code == 200
+        with pytest.raises(InstanceStuck):
+            await site.engine.handle("launch/moon").until("completed", 60)
+        assert (await client.get(one)).json()["status"] == "stuck"
+        assert (await client.post(f"{one}/-/retry", json={})).status_code == 200
+        refused = await client.post(f"{one}/-/rewind", json={"location": "next"})
+        assert refused.status_code == 422 and "a countdown: it goes one way" in refused.json()["detail"]
+        assert (await client.post(f"{one}/-/cancel", json={"reason": "rain"})).status_code == 200
+        assert (await client.get(f"{one}/-/result?wait=60")).json()["status"] == "cancelled"
+
+    site_story(story, workflows=[Countdown("launch")])
 
 
 def test_it_uses_only_what_a_dialect_may_use():

@@ -53,8 +53,9 @@ def test_every_file_that_the_architecture_names_exists():
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
-def test_every_function_of_the_five_hops_exists_in_the_file_that_is_named_for_it():
-    hops = prose(ARCHITECTURE).partition("## Follow one event")[2].partition("## Reading order")[0]
+@pytest.mark.parametrize("section", ["## Follow one event", "## Follow one request"])
+def test_every_function_of_the_five_hops_exists_in_the_file_that_is_named_for_it(section: str):
+    hops = prose(ARCHITECTURE).partition(section)[2].partition("\n## ")[0]
     missing = []
     place: dict[str, str] = {}  # where a class was last said to live
     for name, path in re.findall(r"`(\w+(?:\.\w+)?)`(?:\s+\(`(src/[\w/.]+)`\))?", hops):

@@ -12,24 +12,25 @@ from perdure.drawing import Branch, Choice, Edge, Graph, Guarded, Node, Repeat, 
 from perdure.drawing.model import Direction, Picture
 from tests.drawing import samples
 from tests.drawing.shapes import check, check_apart, graphs, trees
+from tests.stages import LONG
 
 directions = st.sampled_from(["LR", "TB"])
 both = pytest.mark.parametrize("direction", ["LR", "TB"])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=300 if LONG else 100)
 @given(trees, directions)
 def test_no_node_of_a_tree_overlaps_another_and_no_line_crosses_a_node(tree, direction):
     check(lay_out(tree, direction))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=300 if LONG else 100)
 @given(graphs(), directions)
 def test_no_node_of_a_graph_overlaps_another_and_no_line_crosses_a_node(graph, direction):
     check(lay_out(graph, direction))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=300 if LONG else 100)
 @given(graphs(), directions)
 def test_lines_of_a_graph_that_share_no_end_can_be_told_apart(graph, direction):
     check_apart(lay_out(graph, direction))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from perdure.errors import BadExpression, ExpressionError
 from perdure.expressions import PROCESS, Meter, check, compile_tree, parse, text
 from tests.expressions.trees import VALUES, trees
+from tests.stages import LONG
 
 NOW = datetime(2024, 2, 29, 12, 30, tzinfo=UTC)
 ROOTS = {
@@ -223,7 +224,7 @@ def test_a_function_that_raises_or_returns_no_plain_data_is_an_expression_error(
 
 
 @given(trees())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500 if LONG else 250, deadline=None)
 def test_text_and_tree_round_trip(tree):
     written = text(tree)
 
@@ -374,7 +375,7 @@ def test_a_tree_too_deep_or_too_large_is_one_problem():
 
 
 @given(trees(), VALUES, VALUES)
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000 if LONG else 500, deadline=None)
 def test_an_evaluation_ends_with_a_value_or_an_expression_error(tree, one, two):
     class Anything(dict[str, object]):
         def get(self, key, default=None):

@@ -1,6 +1,5 @@
 """Engines come, go, die and faint; what they ran goes on elsewhere."""
 
-import os
 import time
 from pathlib import Path
 
@@ -11,11 +10,11 @@ from tests.fleet.leases import owners, renewed, shared
 from tests.fleet.processes import until
 from tests.fleet.verdict import verdict
 from tests.proxy import Proxy
+from tests.stages import LONG
 
 TAKEN_OVER_SECONDS = 10.0
 """What is promised of instances whose process was killed, with the default lease."""
 
-LONG = os.environ.get("PERDURE_TEST_STAGES") == "long"
 """Only there the time is measured: a busy machine may be slow."""
 
 

@@ -16,6 +16,7 @@ from perdure import Break, Context, Continue
 from perdure.flows.machine import FlowMachine
 from perdure.kernel.difference import Difference
 from perdure.kernel.events import Started
+from tests.stages import LONG
 
 from .rig import REBUILDS, Rig
 
@@ -148,7 +149,7 @@ def drive(rig: Rig, program: Program, mail: list[str], cancel_at: int) -> Any:
     return None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 if LONG else 75, deadline=None)
 @given(
     programs,
     st.lists(st.sampled_from("abc"), max_size=6),
@@ -166,7 +167,7 @@ def test_any_program_decides_the_same_however_often_it_is_rebuilt(
     assert rigs[1].entries == rigs[2].entries == rigs[3].entries == rigs[0].entries
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 if LONG else 75, deadline=None)
 @given(programs, programs, st.lists(st.sampled_from("abc"), max_size=6), st.integers(0, 2**32), st.integers(-1, 25))
 def test_any_change_of_any_program_is_explained(
     old: Program, new: Program, mail: list[str], seed: int, cancel_at: int
@@ -200,7 +201,7 @@ FORGOTTEN_WHILE_UNDONE: Any = [
 failing = st.recursive(st.one_of(leaves, st.just(["boom"]), st.just(["done"])), inner, max_leaves=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 if LONG else 75, deadline=None)
 @given(
     failing,
     st.lists(st.sampled_from("abc"), max_size=6),
@@ -250,7 +251,7 @@ plain = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 if LONG else 75, deadline=None)
 @given(plain, st.integers(0, 2**32), st.integers(0, 6))
 def test_a_retry_does_what_failed_again_and_nothing_else(program: Program, seed: int, booms: int) -> None:
     calm = Rig(interpreter, program, seed=seed)

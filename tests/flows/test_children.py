@@ -185,8 +185,8 @@ async def test_a_child_takes_reuse_and_tags_and_a_delay(disk: Stage) -> None:
     ("options", "text"),
     [
         ({"reuse": "no"}, "reuse='no': a used key is started again"),
-        ({"tags": {"a": 1}}, "tags are texts by name"),
-        ({"tags": "a"}, "tags are texts by name"),
+        ({"tags": {"a": b"1"}}, "tags are texts, numbers, bools or times by name"),
+        ({"tags": "a"}, "tags are texts, numbers, bools or times by name"),
         ({"delay": -1}, "delay=-1: a child is delayed by no time or more"),
         ({"delay": "soon"}, "a duration is a number of seconds or a timedelta"),
     ],

@@ -7,7 +7,6 @@ idempotency key, so it must look the same after any crash.
 from __future__ import annotations
 
 import asyncio
-import os
 from datetime import timedelta
 from typing import Any
 
@@ -16,13 +15,14 @@ import pytest
 import perdure
 from perdure import Backoff, Break, Context, Continue, Failed, Fatal, Ok, RollBack, step_info
 from perdure.testing import World, crash_test
-from perdure.testing.crashes import CALM, RunEnding, Schedule, Search, WorkflowTrial, points_of, take_overs_of
+from perdure.testing.crashes import Schedule, Search, WorkflowTrial, take_overs_of
 from perdure.testing.disks import Disk
 from perdure.testing.faults import Faults
 from perdure.testing.simulation import Simulation, quiet_log
-from tests.disks import held, sqlite_disk
+from tests.disks import OnBoth, held, sqlite_disk
 from tests.simulation.sim import check
 from tests.simulation.workloads import WORKLOADS
+from tests.stages import LONG
 
 OUTSIDE: dict[str, str] = {}
 QUICK = Backoff(base=0.01)
@@ -395,17 +395,17 @@ GROUPS: list[tuple[Any, list[Any], Any]] = [
 ]
 
 
-LONG = os.environ.get("PERDURE_TEST_STAGES") == "long"
-"""That an evicted flow recovers is shown in memory; `make test-long` has it on a file too."""
-
-
-@pytest.mark.parametrize("cache", [4096, 0], ids=["hot", "evicted"])
-@pytest.mark.parametrize(
+every_group = pytest.mark.parametrize(
     ("flow", "sent"), [group[:2] for group in GROUPS], ids=lambda value: getattr(value, "name", "")
 )
-def test_a_crash_anywhere_makes_no_difference(flow: perdure.Flow[..., Any], sent: list[Any], cache: int) -> None:
+PAIRS, RANDOM = (60, 15) if LONG else (20, 5)
+
+
+@every_group
+def test_a_crash_anywhere_makes_no_difference(flow: perdure.Flow[..., Any], sent: list[Any]) -> None:
+    """Each flow is evicted after every entry; the next test has those that stay in memory."""
     report = crash_test(
-        flow, messages=sent, reset=OUTSIDE.clear, observe=lambda: dict(OUTSIDE), cache=cache, pairs=60, random=15
+        flow, messages=sent, reset=OUTSIDE.clear, observe=lambda: dict(OUTSIDE), cache=0, pairs=PAIRS, random=RANDOM
     )
 
     assert report.singles >= 4
@@ -413,36 +413,20 @@ def test_a_crash_anywhere_makes_no_difference(flow: perdure.Flow[..., Any], sent
 
 
 @pytest.mark.parametrize("cache", [4096, 0][: 1 + LONG], ids=["hot", "evicted"][: 1 + LONG])
-@pytest.mark.parametrize(
-    ("flow", "sent"), [group[:2] for group in GROUPS], ids=lambda value: getattr(value, "name", "")
-)
-def test_a_crash_anywhere_leaves_the_same_rows_in_a_file_as_in_memory(
+@every_group
+def test_a_crash_anywhere_makes_no_difference_and_leaves_the_same_rows_in_a_file_as_in_memory(
     flow: perdure.Flow[..., Any], sent: list[Any], cache: int
 ) -> None:
-    """What is right in memory, which the test before shows, is right on SQLite: each row is the same, byte for byte."""
-    trial = trial_of(flow, sent, cache)
-
-    def same_on_both(schedule: Schedule) -> RunEnding:
-        in_memory = Disk()
-        ending = trial.run(schedule, disk=in_memory)
-        with sqlite_disk() as file:
-            on_sqlite = trial.run(schedule, disk=file)
-            assert held(file) == held(in_memory), schedule
-        assert on_sqlite.problem == "" and on_sqlite._replace(runs=[]) == ending._replace(runs=[]), schedule
-        return ending
-
+    """`make test-long` has more schedules, and evicted flows on a file too."""
     with quiet_log():
-        points = points_of(same_on_both(CALM))
-        deaths = [same_on_both(Schedule((point,))).deaths for point in points]
-        for seed in range(3):
-            same_on_both(Schedule(random=seed))
+        search = Search(OnBoth(trial_of(flow, sent, cache)), flow.name)
+        report = search.all(None, PAIRS if LONG else 10, RANDOM if LONG else 3, seed=0)
 
-    assert all(deaths) and len(points) >= 4
+    assert report.singles >= 4
+    assert report.pairs >= 10
 
 
-@pytest.mark.parametrize(
-    ("flow", "sent"), [group[:2] for group in GROUPS], ids=lambda value: getattr(value, "name", "")
-)
+@every_group
 def test_another_owner_at_any_commit_makes_no_difference(flow: perdure.Flow[..., Any], sent: list[Any]) -> None:
     """The one before does not know, and tries to write what it has decided: it is refused, and writes nothing."""
     with quiet_log():
@@ -487,7 +471,7 @@ def test_without_a_crash_it_ends_as_it_should(flow: perdure.Flow[..., Any], sent
 # ---- what people do to an instance while it runs: on the simulation, in memory and in a file -------------
 
 
-@pytest.mark.parametrize("cache", [4096, 0], ids=["hot", "evicted"])
+@pytest.mark.parametrize("cache", [0, 4096][: 1 + LONG], ids=["evicted", "hot"][: 1 + LONG])
 @pytest.mark.parametrize("name", ["cancels", "comebacks", "desks", "naps", "pays", "sagas"])
 def test_a_crash_around_every_commit_makes_no_difference_to_what_people_do(name: str, cache: int) -> None:
     """Cancels, retries and rewinds, asks, wakes, answers for unknown outcomes, rollbacks; in memory and in a file."""

@@ -77,9 +77,10 @@ async def test_a_hot_flow_is_never_rebuilt(url: str, tmp_path: Any) -> None:
 async def test_an_evicted_flow_is_rebuilt_once_for_each_time_that_it_is_needed(tmp_path: Any) -> None:
     stage = Stage(tmp_path / "flows.db", 0)
 
-    async with stage.open(steps) as engine:
+    async with stage.open(steps, small) as engine:
         handle = await engine.start(steps, 5, key="k")
         await becomes(handle, "waiting")
+        await (await engine.start(small, 0)).result()  # a later commit: the flow is evicted by now
         before = engine.counts.get("rebuilt", 0)
         await handle.send("end")
         assert await handle.result() == 10

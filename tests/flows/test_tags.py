@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import apsw
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 import perdure
 from perdure import Context
+from perdure.kernel.tags import kept, readings, told
 
 from .conftest import Stage
 
@@ -137,3 +142,66 @@ async def test_what_an_instance_waits_for_may_have_any_name(stage: Stage) -> Non
         assert (await handle.summary()).reason == "message a\ufffdb", "no text of PostgreSQL takes a NUL"
         await handle.send("a\x00b")
         await handle.result(60)
+
+
+@perdure.flow
+async def measured(ctx: Context) -> str:
+    ctx.tag("amount", 120)
+    ctx.tag("late", False)
+    await ctx.receive("go")
+    ctx.tag("amount", -3.5)
+    await ctx.receive("end")
+    return "over"
+
+
+async def test_a_tag_is_a_text_a_number_a_bool_or_a_time(stage: Stage) -> None:
+    due = datetime(2026, 11, 1, 9, tzinfo=UTC)
+    async with stage.open(measured) as engine:
+        handle = await engine.start(measured, key="a", tags={"due": due, "amount": "unknown"})
+        await handle.until("waiting")
+
+        assert (await handle.summary()).tags == {"due": due, "amount": 120, "late": False}
+        assert [one.key for one in await engine.instances(tags={"amount": 120.0, "late": False, "due": due})] == ["a"]
+        assert await engine.instances(tags={"amount": "120"}) == await engine.instances(tags={"late": 0}) == []
+        await handle.tag("due", None)
+        await handle.send("go")
+        await handle.until("waiting")
+        await handle.tags({"vip": True, "late": "no"})
+        found = (await handle.summary()).tags
+        told = [line.value for line in await handle.history() if line.event == "tagged"]
+        assert await engine.queries.check() == []
+
+    assert found == {"amount": -3.5, "late": "no", "vip": True}
+    assert told == [{"due": None}, {"vip": True, "late": "no"}]
+
+
+@pytest.mark.parametrize("value", [float("nan"), 10**400, datetime(2026, 11, 1), "\x1fn25011", b"x"])
+async def test_what_does_not_sort_is_no_tag(memory: Stage, value: Any) -> None:
+    async with memory.open(review, replay=False) as engine:
+        with pytest.raises(perdure.CallerError, match="tag"):
+            await engine.start(review, tags={"a": value})
+
+
+numbers = st.one_of(
+    st.integers(-(10**30), 10**30),
+    st.floats(allow_nan=False, allow_infinity=False).filter(lambda each: not each or 1e-300 < abs(each) < 1e300),
+)
+
+
+@given(numbers, numbers)
+def test_numbers_are_kept_as_texts_that_sort_as_they_do(one: float, other: float) -> None:
+    a, b = Decimal(repr(one)), Decimal(repr(other))
+
+    assert (kept(one) < kept(other)) == (a < b)
+    assert (kept(one) == kept(other)) == (a == b)
+    back: Any = told(kept(one))
+    assert float(back) == float(one)
+    assert kept(one) in readings(str(a))
+
+
+@given(st.datetimes(timezones=st.timezones()), st.datetimes(timezones=st.timezones()))
+def test_times_are_kept_as_texts_that_sort_as_they_do(one: datetime, other: datetime) -> None:
+    assume(all(1 < each.year < 9999 for each in (one, other)))
+
+    assert (kept(one) < kept(other)) == (one.astimezone(UTC) < other.astimezone(UTC))
+    assert told(kept(one)) == one.astimezone(UTC)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -15,6 +14,7 @@ import pytest
 import perdure
 from perdure.errors import InstanceFailed, InstanceStuck
 from perdure.graphs import Graph, Permit, tool
+from tests.stages import LONG
 
 MODULE = """
 from perdure.graphs import Graph, Node, Permit, tool
@@ -233,7 +233,7 @@ async def test_replay_calls_no_runner(tmp_path):
     assert ran == ["a"]
 
 
-MANY = 10_000 if os.environ.get("PERDURE_TEST_STAGES") == "long" else 1000  # runs at rest
+MANY = 10_000 if LONG else 1000  # runs at rest
 
 
 async def test_a_run_at_rest_is_rows_only_when_an_engine_opens(tmp_path):

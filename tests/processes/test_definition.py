@@ -19,6 +19,7 @@ from perdure.processes import Call, Complete, Decide, Process, Set, Timer, fn, s
 from perdure.processes.load import from_text
 from tests.processes.documents import DOCUMENTS, mutated
 from tests.processes.shop import purchase
+from tests.stages import LONG
 
 CORPUS = Path(__file__).parent / "corpus.json"
 FUZZ = int(os.environ.get("PERDURE_FUZZ", "2000"))  # `make fuzz` makes it 100000
@@ -117,7 +118,7 @@ def test_what_python_would_compute_at_once_is_a_type_error_with_what_to_write(us
 
 
 @settings(
-    max_examples=100,
+    max_examples=100 if LONG else 50,
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],  # shrinking a definition takes minutes

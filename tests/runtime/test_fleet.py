@@ -207,6 +207,38 @@ async def test_steps_of_a_fleet_tell_how_far_they_are(postgres: str) -> None:
         assert await asyncio.wait_for(heard, 60) == [["on the loop", "in a thread"]] * 4
 
 
+async def test_frames_reach_a_process_that_runs_nothing(postgres: str) -> None:
+    """In their order, from the newest progress on; nothing is sent as long as nobody watches."""
+    go = threading.Event()
+
+    async def step() -> None:
+        perdure.progress(1, 2, "half")
+        await asyncio.to_thread(go.wait)
+        for n in range(20):
+            perdure.emit(n)
+
+    @perdure.flow
+    async def tells(ctx: perdure.Context) -> None:
+        await ctx.step("step", step)
+
+    async with perdure.open(postgres, workflows=[tells]) as engine, perdure.connect(postgres) as client:
+        streams: Any = engine._connection.streams
+        quiet = await engine.start(tells, key="quiet")
+        told = await engine.start(tells, key="told")
+        stream = client.handle("tells", "told").stream()
+        first = await asyncio.wait_for(anext(stream), 60)
+        go.set()
+        rest = [frame async for frame in stream]
+        await quiet.result(60)
+        await told.result(60)
+        watched = [*streams._relay._watched]
+
+    assert (first.kind, first.done, first.note) == ("progress", 1, "half")
+    chunks = [frame.chunk for frame in rest if frame.kind == "chunk"]
+    assert chunks == list(range(len(chunks)))
+    assert len(watched) == 1
+
+
 async def test_an_engine_of_a_fleet_runs_so_many_steps_at_once_as_it_was_told(postgres: str) -> None:
     running: set[object] = set()
     most = [0]

@@ -16,7 +16,7 @@ from perdure.kernel.events import Redelivered
 from tests.entries import entries_of
 from tests.runtime import victim
 
-KILLS = int(os.environ.get("PERDURE_TEST_KILLS", "30"))
+KILLS = int(os.environ.get("PERDURE_TEST_KILLS", "20"))
 
 
 def test_many_kills_lose_nothing_and_repeat_only_what_was_in_flight(tmp_path: Path) -> None:

@@ -29,9 +29,13 @@ class Heard:
         self.complaints: list[str] = []
 
     def to(self, page):
-        page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
+        page.on("console", self._said)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self.asked.append(request.url))
+
+    def _said(self, said):
+        if said.type == "error":
+            self.complaints.append(f"{said.text} {said.location}")
 
 
 class Stage:
@@ -74,6 +78,7 @@ def staged(**more):
 
         async def begin():
             found = await stack.enter_async_context(site(**more))
+            found.server._buckets._rate = found.server._buckets._burst = 1e9  # a test opens more pages than a person
             driver = await stack.enter_async_context(async_playwright())
             browser = await driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             stack.push_async_callback(browser.close)

@@ -1,5 +1,10 @@
 """Workflows of several dialects, for the pages that draw them."""
 
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import Annotated, Literal
+
 import perdure
 from perdure.dialect_commands.demo import STARTS as ALL_STARTS
 from perdure.dialect_commands.demo import article, restock
@@ -35,7 +40,7 @@ def shelf(state: Shelf | None, event: Counted, ctx: perdure.CellContext) -> perd
     return perdure.Next(Shelf((0 if state is None else state.pieces) + event.pieces))
 
 
-ALL = [*site.ALL, article, restock, counting, four_eyes, shelf]
+ALL = [*site.ALL, site.family, article, restock, counting, four_eyes, shelf]
 STARTS = [each for each in ALL_STARTS if each[0] in ("article", "restock")]
 
 RESTOCK_TWO = """
@@ -46,3 +51,59 @@ workflow:
   - {step: count, tool: {kind: noop, result: 1}, next: end}
   - {step: end, tool: {kind: noop, result: 2}}
 """
+
+
+@dataclass
+class Home:
+    street: str
+    floor: int = 0
+
+
+@dataclass
+class ByBank:
+    kind: Literal["bank"]
+    iban: str
+
+
+@dataclass
+class ByCard:
+    kind: Literal["card"]
+    number: str
+
+
+@dataclass
+class AllKinds:
+    """One field of each kind that a form has."""
+
+    name: Annotated[str, perdure.Field(help="As it stands in the passport")]
+    story: Annotated[str, perdure.Field(widget="textarea")]
+    age: int
+    price: Decimal
+    ways: set[Literal["by post", "by mail"]]
+    places: list[str]
+    home: Home
+    payment: ByCard | ByBank
+    proof: bytes
+    extra: dict[str, int]
+    day: date | None = None
+    pause: timedelta | None = None
+    colour: Literal["red", "blue", "green"] | None = None
+    again: bool = False
+
+
+@perdure.flow
+async def survey(ctx):
+    done = (await ctx.task("ask", title="Answer all", roles=["manager"], answer=AllKinds)).answer
+    return {
+        **{name: getattr(done, name) for name in ("name", "story", "age", "colour", "places", "extra", "again")},
+        "price": str(done.price),
+        "day": str(done.day),
+        "pause": done.pause.total_seconds(),
+        "ways": sorted(done.ways),
+        "home": {"street": done.home.street, "floor": done.home.floor},
+        "payment": {"kind": done.payment.kind, "iban": done.payment.iban},
+        "proof": done.proof.decode(),
+    }
+
+
+ALL.append(survey)

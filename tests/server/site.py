@@ -46,6 +46,13 @@ async def broken(ctx):
     raise ValueError("this flow fails")
 
 
+@perdure.flow
+async def family(ctx, depth: int = 0):
+    if depth < 2:
+        await ctx.child(family, depth + 1, key=f"f-{depth + 1}")
+    await ctx.receive("go")
+
+
 ALL = [order, secret_plan, approval, broken]
 
 

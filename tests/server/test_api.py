@@ -1,11 +1,25 @@
 """The API end to end: httpx over a real socket."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+import perdure
 from perdure.access.model import Grant
-from tests.server.site import OPERATOR, VIEWER, run
+from perdure.server.problems import explained
+from perdure.server.routes import ROUTES
+from tests.server.site import OPERATOR, VIEWER, family, run
 
 API = "/api/v1"
+
+
+@perdure.flow
+async def racing(ctx):
+    winner, _ = await ctx.race(
+        "race", {"first": lambda ctx: ctx.receive("go"), "second": lambda ctx: ctx.sleep("nap", 999)}
+    )
+    return winner
 
 
 def test_an_instance_is_started_told_a_message_and_gives_its_result():
@@ -125,6 +139,32 @@ def test_large_values_are_cut_with_the_place_of_the_whole_and_fields_are_chosen(
     assert whole == {"id": "order/o-1", "input": {"order_id": "x" * 10_000, "cents": 0}}
 
 
+def test_an_input_that_does_not_fit_has_a_row_for_each_wrong_field_and_a_page_that_explains_the_code():
+    async def story(site):
+        client = await site.key(OPERATOR)
+        given = {"workflow": "order", "key": "o-1", "input": {"order_id": 5, "cents": "many"}}
+        refused = await client.post(f"{API}/instances", json=given)
+        problem = refused.json()
+        return refused.status_code, problem, await client.get(problem["type"]), await client.get("/errors/no-such-code")
+
+    status, problem, page, missing = run(story)
+
+    assert (status, problem["code"]) == (422, "invalid-input")
+    assert [row["pointer"] for row in problem["errors"]] == ["/order_id", "/cents"]
+    assert (problem["expected"], problem["where"]) == ("str", "order") and "5" in problem["found"]
+    assert "NotConvertible, 422" in page.text and "correct the value and call again" in page.text
+    assert missing.status_code == 404
+
+
+def test_every_code_that_the_server_gives_has_a_page():
+    sources = [path.read_text(encoding="utf-8") for path in Path("src/perdure/server").rglob("*.py")]
+    raised = {code for source in sources for code in re.findall(r'HttpProblem\(\s*\d{3},\s*"([a-z-]+)"', source)}
+    codes = raised | {code for route in ROUTES for code in route.refusals}
+
+    assert len(codes) > 50
+    assert sorted(code for code in codes if not explained(code)) == []
+
+
 def test_counts_and_facets():
     async def story(site):
         client = await site.key(VIEWER)
@@ -140,6 +180,65 @@ def test_counts_and_facets():
 
     assert counts == [3, 3, 2, 0]
     assert [(each["workflow"], each["status"], each["count"]) for each in facets] == [("order", "waiting", 3)]
+
+
+def test_instances_are_grouped_by_error_and_by_what_they_wait_for():
+    async def story(site):
+        client = await site.key(VIEWER)
+        for n in range(3):
+            await (await site.engine.start("broken", key=f"b-{n}")).until("failed")
+            await (await site.engine.start("order", key=f"o-{n}", cents=n)).until("waiting")
+        failed = (await client.get(f"{API}/instances/groups?status=failed")).json()
+        waiting = (await client.get(f"{API}/instances/groups?q=status:waiting")).json()
+        blind = await site.key(Grant("viewer", values=False), actor="blind")
+        hidden = (await blind.get(f"{API}/instances/groups?status=failed")).json()
+        wrong = await client.get(f"{API}/instances/groups?statu=failed")
+        return failed, waiting, hidden, wrong
+
+    failed, waiting, hidden, wrong = run(story)
+
+    (bad,) = failed["items"]
+    assert (bad["workflow"], bad["reason"], bad["count"], failed["partial"]) == ("broken", "ValueError", 3, False)
+    assert (bad["error"]["message"], bad["error"]["traceback"]) == ("this flow fails", "")
+    assert bad["example"].startswith("broken/b-")
+    assert [(each["reason"], each["count"], each["error"]) for each in waiting["items"]] == [
+        ("message decision", 3, None)
+    ]
+    assert hidden["items"][0]["error"]["message"] == ""
+    assert wrong.status_code == 422
+
+
+def test_rates_tell_starts_by_hour_and_ends_of_each_workflow():
+    async def story(site):
+        client = await site.key(Grant("viewer", ("broken",)))
+        await (await site.engine.start("broken", key="b-1")).until("failed")
+        await (await site.engine.start("order", key="o-1")).until("waiting")
+        return (await client.get(f"{API}/instances/rates")).json()
+
+    rates = run(story)
+
+    assert (sum(rates["starts"]), sum(rates["failures"])) == (1, 1)
+    assert rates["by"] == {"broken": {"starts": [0] * 23 + [1], "completed": 0, "failed": 1, "cancelled": 0}}
+
+
+def test_an_instance_tells_its_parents_and_the_trace_of_its_start():
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+    async def story(site):
+        client = await site.key(OPERATOR)
+        await client.post(
+            f"{API}/instances",
+            json={"workflow": "family", "key": "f-0"},
+            headers={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"},
+        )
+        await site.engine.handle("family/f-0").until("waiting")
+        await site.engine.handle("family/f-2").until("waiting")
+        return [(await client.get(f"{API}/instances/family/f-{n}")).json() for n in (0, 2)]
+
+    root, grandchild = run(story, workflows=[family])
+
+    assert (root["path"], root["trace"]) == ([], trace)
+    assert (grandchild["path"], grandchild["trace"]) == (["family/f-0", "family/f-1"], "")
 
 
 @pytest.mark.parametrize(
@@ -300,4 +399,49 @@ def test_workflows_and_the_fleet_are_told():
 
     assert [each["name"] for each in workflows["items"]] == ["order"]
     assert workflows["items"][0]["can_start"] == "needs the role operator"
-    assert fleet["engine"]["name"]
+    (shard,) = fleet["shards"]
+    assert shard["engine"] == fleet["engine"]["name"] == fleet["engines"][0]["name"]
+    assert (shard["epoch"], shard["lease_until"], fleet["oldest_undelivered"]) == ("1", None, None)
+
+
+def test_a_key_may_have_what_paths_end_with():
+    async def story(site):
+        client = await site.key(OPERATOR)
+        started = await client.post(f"{API}/instances", json={"workflow": "order", "key": "a/-/b"})
+        shown = [await client.get(f"{API}/instances/order/a{sign}b") for sign in ("/-/", "%2F-%2F")]
+        return started, shown, await client.get(f"{API}/instances/order/none/-/b")
+
+    started, shown, none = run(story)
+
+    assert started.status_code == 201
+    assert [each.json()["key"] for each in shown] == ["a/-/b", "a/-/b"]
+    assert (none.status_code, none.json()["code"]) == (404, "not-found")
+
+
+def test_a_wait_whose_message_came_is_ok_and_one_that_lost_a_race_is_dropped():
+    async def story(site):
+        client = await site.key(OPERATOR)
+        handle = await site.engine.start("racing", key="r")
+        await handle.until("waiting")
+        await handle.send("go", 7)
+        await handle.result()
+        operations = (await client.get(f"{API}/instances/racing/r/-/operations")).json()["operations"]
+        return {each["location"]: (each["status"], each["value"]) for each in operations}
+
+    found = run(story, workflows=[racing])
+
+    assert found == {"race/first/receive:go": ("ok", 7), "race/second/nap": ("dropped", None)}
+
+
+def test_bounds_of_times_are_parameters_too():
+    async def story(site):
+        client = await site.key(VIEWER)
+        await (await site.engine.start("order", key="o-1")).until("waiting")
+        bounds = ("started=>2026-11-01", "started=%3E2026-11-01", "started.gt=2026-11-01", "started=<2026-11-01")
+        found = [(await client.get(f"{API}/instances?{each}")).json()["items"] for each in bounds]
+        return [len(items) for items in found], (await client.get(f"{API}/instances?started=2026-11-01")).json()
+
+    counts, bare = run(story)
+
+    assert counts == [1, 1, 1, 0]
+    assert bare["code"] == "bad-filter" and "started.gt=" in bare["detail"]

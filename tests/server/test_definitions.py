@@ -1,11 +1,16 @@
 """Definitions that are data, and what only instances of playbooks and graphs have, over HTTP."""
 
 import asyncio
+from datetime import date
 
+import msgspec
+
+import perdure
 from perdure.access.model import Grant
 from perdure.graphs import Graph, Limits
+from perdure.processes import Complete, Process, Receive
 from tests.server.dialects import ALL
-from tests.server.site import VIEWER, run
+from tests.server.site import VIEWER, Decision, run
 
 API = "/api/v1"
 
@@ -72,6 +77,23 @@ def test_a_playbook_is_checked_put_started_and_patched():
     assert again.json() == kept.json()
 
 
+def test_a_definition_is_sent_as_yaml_alone():
+    async def story(site):
+        author = await site.key(Grant("author"))
+        await (await site.engine.start("approval", key="a-1")).until("waiting")
+        yaml = {"content": PLAYBOOK, "headers": {"content-type": "application/yaml; charset=utf-8"}}
+        told = [await author.post(f"{API}/workflows{path}", **yaml) for path in ("/check", "", "/stock/-/preview")]
+        broken = await author.post(f"{API}/workflows", content=b"\xff", headers=yaml["headers"])
+        other = await author.post(f"{API}/instances", **yaml)
+        return told, broken, other
+
+    told, broken, other = run(story)
+
+    assert [each.status_code for each in told] == [200, 200, 200]
+    assert (told[0].json()["ok"], told[1].json()["name"]) == (True, "stock")
+    assert (broken.status_code, other.status_code) == (400, 415)
+
+
 def test_versions_of_a_definition_have_a_form_a_text_and_a_difference():
     async def story(site):
         author, viewer = await site.key(Grant("author")), await site.key(VIEWER, actor="vi")
@@ -114,6 +136,52 @@ def test_versions_of_a_definition_have_a_form_a_text_and_a_difference():
     assert told["schema"].json()["schema"]["$defs"]["step"]
     assert {"name", "gives", "text"} == set(told["functions"].json()["functions"][0])
     assert [each.status_code for each in refused] == [422, 409, 409, 404, 404, 404]
+
+
+class Part(msgspec.Struct):
+    name: str
+    count: int = 1
+
+
+@perdure.flow
+async def assembly(ctx, parts: list[Part], day: date | None = None, anything=None):
+    return len(parts)
+
+
+def test_the_form_of_a_start_has_the_schemas_of_annotations():
+    async def story(site):
+        viewer = await site.key(VIEWER)
+        version = (await viewer.get(f"{API}/workflows/assembly")).json()["versions"][0]["version"]
+        return (await viewer.get(f"{API}/workflows/assembly/-/{version}/form")).json()["schema"]
+
+    schema = run(story, workflows=[*ALL, assembly])
+
+    assert schema["properties"]["parts"]["items"]["properties"]["name"] == {"type": "string"}
+    assert schema["properties"]["day"]["anyOf"][0] == {"type": "string", "format": "date"}
+    assert schema["properties"]["anything"]["default"] is None
+    assert schema["required"] == ["parts"]
+
+
+def test_a_version_tells_its_oldest_live_instance_and_who_registered_it():
+    async def story(site):
+        author = await site.key(Grant("author"), actor="ann")
+        texts = PLAYBOOK, PLAYBOOK.replace("result: 1", "result: 2")
+        one, two = [(await author.post(f"{API}/workflows", json={"text": text})).json()["version"] for text in texts]
+        for key in ("o-1", "o-2"):
+            await (await site.engine.start("order", key=key)).until("waiting")
+        plain = (await author.get(f"{API}/workflows")).json()["items"]
+        await site.engine.handle("order", "o-1").cancel()
+        await site.engine.handle("order", "o-1").until("cancelled")
+        listed = (await author.get(f"{API}/workflows", params={"oldest": "true"})).json()["items"]
+        return one, two, plain, listed, (await author.get(f"{API}/workflows/stock")).json()["versions"]
+
+    one, two, plain, listed, versions = run(story)
+
+    (order,) = [each for each in listed if each["name"] == "order"]
+    assert order["versions"][0]["oldest"]["id"] == "order/o-2"
+    assert not any("oldest" in version for each in plain for version in each["versions"])
+    assert {each["version"]: each["active"] for each in versions} == {one: False, two: True}
+    assert {each["put_by"] for each in versions} == {"ann"}
 
 
 def test_nodes_are_added_to_a_graph_and_ended():
@@ -164,3 +232,50 @@ def test_the_report_of_a_graph_is_told():
     assert told.status_code == 200, told.text
     assert told.json()["nodes"] and {"node", "status", "trust"} <= set(told.json()["nodes"][0])
     assert none.status_code == 409
+
+
+@perdure.flow
+async def formed(ctx):
+    any_name = "any"
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ctx.receive("decision", type=Decision))
+        group.create_task(ctx.receive("count", type=int))
+        group.create_task(ctx.receive("note"))
+        group.create_task(ctx.receive(any_name, type=int))
+
+
+def test_what_waits_for_a_message_tells_the_schema_that_the_definition_has():
+    """Whoever sends it gets a form; a message that takes anything has none."""
+    asks = Process(
+        "asks",
+        "1.0.0",
+        steps=[
+            Receive("decide", "decision", schema=Decision),
+            Receive("note", "note"),
+            Complete("end"),
+        ],
+    )
+
+    async def story(found):
+        viewer = await found.key(VIEWER)
+        await (await found.engine.start("formed", key="f")).until("waiting")
+        formed = (await viewer.get(f"{API}/instances/formed/f/-/waiting")).json()["waiting"]
+        handle = await found.engine.start("asks", key="a")
+        await handle.until("waiting")
+        url = f"{API}/instances/asks/a"
+        first = [(await viewer.get(url + each)).json() for each in ("", "/-/waiting", "/-/why")]
+        await handle.send("decision", {"outcome": "yes", "comment": ""})
+        async for _ in found.engine.changes():
+            if [each.location for each in await handle.waiting()] == ["note"]:
+                break
+        return first, (await viewer.get(f"{url}/-/waiting")).json(), formed
+
+    (shown, waiting, why), then, of_a_flow = run(story, workflows=[*ALL, asks, formed])
+
+    open = shown["waiting"][0], waiting["waiting"][0], why["reasons"][0]["waiting"]
+    by_name = {each["what"]: each.get("schema") for each in of_a_flow}
+    assert by_name == {"decision": open[0]["schema"], "count": {"type": "integer"}, "note": None, "any": None}
+    for schema in [each["schema"] for each in open]:
+        assert schema["properties"]["outcome"]["enum"] == ["yes", "no"]
+        assert schema["required"] == ["outcome"]
+    assert "schema" not in then["waiting"][0]

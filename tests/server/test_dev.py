@@ -83,6 +83,16 @@ def test_dev_shows_a_divergence_and_a_broken_file_and_keeps_the_old_code(tmp_pat
         assert client.get(f"{ON}/-/result?wait=60").json()["result"] == "first yes"
 
 
+def test_dev_tells_which_live_instances_the_new_code_leaves(tmp_path):
+    shop(tmp_path)
+    with developed(tmp_path, "shop.py", "--start", "order", "--input", '{"order_id": "1"}') as (client, process, _):
+        shop(tmp_path, SHOP.replace("async def order", "async def purchase"))
+        told = until(process, "the new code has taken over")
+
+        assert "order: the new code does not have it; its live instances wait (1)" in told
+        assert client.get(ON).json()["status"] == "waiting"
+
+
 @pytest.mark.slow
 def test_dev_runs_a_postgres_of_its_own(tmp_path):
     shop(tmp_path)
@@ -108,9 +118,51 @@ def test_dev_is_for_this_machine(tmp_path):
     assert (ended.returncode, "use perdure serve" in ended.stderr) == (2, True)
 
 
-def test_without_a_module_the_demo_runs(tmp_path):
-    with developed(tmp_path) as (client, _, _):
-        names = {each["name"] for each in client.get("/api/v1/workflows").json()["items"]}
+def test_without_a_module_the_demo_runs_and_each_page_has_something_to_show(tmp_path):
+    with developed(tmp_path) as (client, process, _):
+        workflows = client.get("/api/v1/workflows").json()["items"]
+        stuck = until(process, "refund/o-12 is stuck")
+        limit = time.monotonic() + 60
+        while not (queues := client.get("/api/v1/queues").json()["items"]) and time.monotonic() < limit:
+            pass  # the job comes after the loop of its parent
+        traces = client.get("/api/v1/trace/demo-3").json()["traces"]
+        titles = [each["title"] for each in client.get("/api/v1/tasks").json()["items"]]
 
-    assert names == {"order", "parcel", "expense", "article", "restock"}
+    nouns = {each["noun"] for each in workflows}
+    assert {"flow", "process", "cell", "playbook", "graph"} <= nouns
+    assert "shop/shelf/nails is stuck" in stuck
+    assert [queue["name"] for queue in queues] == ["printer"]
+    assert "shop/buyer/lamp" in json.dumps(traces)
+    assert "Approve the purchase from acme" in titles
     assert (tmp_path / ".perdure" / "dev.db").exists()
+
+
+HANDLED = """
+import perdure
+
+class Asked(perdure.Record, name="shop/Asked@1"):
+    name: str
+
+class Look(perdure.Effect, name="shop/look@1"):
+    class Receipt(perdure.Record):
+        found: str
+
+@perdure.cell("shop/desk@1", key="name", effects=[Look])
+def desk(state: Asked | None, event: Asked | perdure.ReceiptOf[Look], ctx: perdure.CellContext) -> perdure.Next:
+    return perdure.Next(event, effects=[Look()]) if isinstance(event, Asked) else perdure.Next(Asked(event.value.found))
+
+@perdure.effect_handler(Look)
+async def look(params: Look, call: perdure.Call) -> Look.Receipt:
+    return Look.Receipt("it")
+"""
+
+
+def test_the_handlers_of_cells_are_those_of_their_module(tmp_path):
+    shop(tmp_path, HANDLED)
+    with developed(tmp_path, "shop.py") as (client, _, _):
+        sent = client.post("/api/v1/events", json={"name": "shop/Asked@1", "data": {"name": "a"}})
+        assert sent.status_code < 300, sent.text
+        limit = time.monotonic() + 60
+        while "it" not in (text := client.get("/api/v1/cells/shop/desk/a").text) and time.monotonic() < limit:
+            pass
+    assert '"it"' in text

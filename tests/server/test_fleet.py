@@ -30,7 +30,10 @@ def test_two_servers_share_a_database_and_its_logins(postgres):
             history = (await there.get(f"{API}/instances/order/o-1/-/history")).json()["history"]
             while True:  # shards move to the second engine one by one
                 fleet = (await client.get(f"{API}/fleet")).json()
+                of = {each["engine"] for each in fleet["shards"]}
                 if sum(each["shards"] for each in fleet["engines"]) == 16:
+                    assert of == {each["name"] for each in fleet["engines"]}
+                    assert all(int(each["epoch"]) > 0 and each["lease_until"] for each in fleet["shards"])
                     return listed, twice, result, history
                 await asyncio.sleep(0.1)
 

@@ -26,14 +26,28 @@ def test_without_an_engine_reads_go_on_and_writes_say_whether_they_are_recorded(
             started = await client.post(
                 f"{API}/instances", json={"workflow": "order", "key": "o-2"}, headers={"prefer": "wait=0"}
             )
+            url, soon = f"{API}/instances/order/o-1", {"prefer": "respond-async, wait=0"}
+            waits = await client.post(f"{url}/-/messages", json={"name": "note", "body": 2}, headers=soon)
+            tagged = await client.request("PATCH", f"{url}/-/tags", json={"tags": {"a": 1}}, headers=soon)
             asked = await client.post(f"{API}/instances/order/o-1/-/ask", json={"name": "price", "wait": 0.05})
             ready, live = await client.get("/health/ready"), await client.get("/health/live")
-        async with perdure.open(path, workflows=ALL) as engine:
-            await engine.handle("order", "o-2").until("waiting", 20)
-            return shown, sent, started, asked, ready, live, await engine.handle("order", "o-1").result(20)
+            async with perdure.open(path, workflows=ALL) as engine:
+                on = {"prefer": "wait=30"}
+                taken = await client.post(f"{API}/instances/order/o-2/-/messages", json={"name": "x"}, headers=on)
+                history = await engine.handle("order", "o-2").history()
+                result = await engine.handle("order", "o-1").result(20)
+                return shown, sent, started, asked, ready, live, result, (waits, tagged), taken, history
 
     headers = run(before, url=path)
-    shown, sent, started, asked, ready, live, result = asyncio.run(asyncio.wait_for(main(headers), 60))
+    shown, sent, started, asked, ready, live, result, unsure, taken, history = asyncio.run(
+        asyncio.wait_for(main(headers), 60)
+    )
+
+    assert [each.status_code for each in unsure] == [202, 202]
+    assert {each.headers["location"] for each in unsure} == {f"{API}/instances/order/o-1"}
+    assert started.headers["location"] == f"{API}/instances/order/o-2"
+    assert taken.status_code == 200
+    assert "message" in [line.event for line in history], "a write that waits is recorded when it is answered"
 
     assert shown.json()["status"] == "waiting"
     assert (sent.status_code, started.status_code, live.status_code) == (200, 202, 200)

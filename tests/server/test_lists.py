@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from tests.server.site import ALL, VIEWER, run, site
 
 API = "/api/v1"
 ROOT = Path(__file__).parents[2]
+
+
+DUE = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 @perdure.flow
@@ -34,12 +37,24 @@ async def filled(engine):
     ends = {"order": "waiting", "secret_plan": "waiting", "parent": "waiting"}
     for n in range(24):
         name = ("order", "secret_plan", "broken", "parent", "typed")[n % 5]
-        tags = {"n": str(n), "even": str(n % 2 == 0).lower(), **({"shop": "a b"} if n % 5 == 0 else {})}
+        tags: dict[str, Any] = {"n": str(n), "even": str(n % 2 == 0).lower(), **({"shop": "a b"} if n % 5 == 0 else {})}
+        tags |= (
+            {"amount": n * 10 - 50, "late": n % 3 == 0, "due": DUE + timedelta(days=n)} if n % 2 else {"amount": "many"}
+        )
         handle = await engine.start(name, key=f"k{n % 4}-{n}", tags=tags)
         await handle.until(ends.get(name, "failed"))
     for key in ("k0-0", "k1-5"):
         await engine.handle("order", key).cancel()
         await engine.handle("order", key).until("cancelled")
+
+
+def amount(row, other=None):
+    found = row["tags"].get("amount")
+    return found if isinstance(found, int) else other
+
+
+def late(row, also):
+    return row["tags"].get("late") is True and also
 
 
 def at(row, field):
@@ -70,7 +85,22 @@ FILTERS: list[tuple[str, Any]] = [
     ("tag.shop:'a b'", lambda row: row["tags"].get("shop") == "a b"),
     ("-tag.shop:'a b'", lambda row: row["tags"].get("shop") != "a b"),
     ("tag.n>9 tag.n<15", lambda row: "n" in row["tags"] and 9 < int(row["tags"]["n"]) < 15),
+    ("tag.amount:100", lambda row: amount(row) == 100),
+    ("tag.amount:1e2", lambda row: amount(row) == 100),
+    ("tag.amount:many", lambda row: row["tags"].get("amount") == "many"),
+    ("tag.amount>100", lambda row: amount(row, 0) > 100 or row["tags"].get("amount") == "many"),
+    ("tag.amount<-5.5", lambda row: amount(row, 0) < -5.5),
+    ("tag.amount>-30 tag.amount<100", lambda row: -30 < amount(row, -99) < 100),
+    ("-tag.amount<100", lambda row: amount(row, 999) >= 100),
+    ("tag.late:true", lambda row: row["tags"].get("late") is True),
+    (
+        "tag.late:true tag.amount>0 workflow:order",
+        lambda row: row["workflow"] == "order" and late(row, amount(row, 0) > 0),
+    ),
+    ("tag.due<2026-11-08T12:00Z", lambda row: "due" in row["tags"] and row["tags"]["due"] < "2026-11-08T12:00"),
+    ("tag.due:2026-11-08", lambda row: row["tags"].get("due", "").startswith("2026-11-08")),
     ("error_type:KeyError", lambda row: row["status"] == "failed" and row["reason"].startswith("KeyError")),
+    ("error_type:KeyError error_at:nowhere", lambda row: False),
     ("waits_for:*decision*", lambda row: row["status"] == "waiting" and "decision" in row["reason"]),
     ("ended>2020-01-01", lambda row: row["ended_at"] is not None),
     ("changed>2020-01-01 status:cancelled", lambda row: row["status"] == "cancelled"),
@@ -117,6 +147,65 @@ def test_each_filter_equals_a_scan_in_python():
         assert [row["id"] for row in newest] == expected, q
         assert [row["id"] for row in oldest] == expected[::-1], q
         assert counts[q] == len(expected), q
+
+
+def test_what_waits_or_has_failed_is_listed_by_its_last_change_over_pages_both_ways():
+    async def story(site):
+        await filled(site.engine)
+        client = await site.key(VIEWER)
+
+        async def listed(q, **more):
+            found, cursor, pages = [], "", []
+            while cursor is not None:
+                params = {"q": q, "limit": 4, "cursor": cursor, "order": "-changed", **more}
+                answer = (await client.get(f"{API}/instances", params=params)).json()
+                pages.append(answer)
+                found += answer["items"]
+                cursor = answer["next"]
+            return found, pages
+
+        await site.engine.handle("order", "k3-15").tag("seen", True)
+        told = {q: (await listed(q))[0] for q in ORDERED}
+        _, pages = await listed("status:failed")
+        back = (
+            await client.get(
+                f"{API}/instances",
+                params={"q": "status:failed", "limit": 4, "order": "-changed", "cursor": pages[1]["previous"]},
+            )
+        ).json()
+        refused = await client.get(f"{API}/instances", params={"order": "-changed"})
+        other = await client.get(f"{API}/instances", params={"q": "status:failed", "cursor": pages[0]["next"]})
+        everything = (await client.get(f"{API}/instances", params={"limit": 500})).json()["items"]
+        ours = [each.key for each in await site.engine.instances(status="failed", order="-changed", limit=3)]
+        more = await site.engine.instances(status="failed", order="-changed", limit=3)
+        rest = await site.engine.instances(status="failed", order="-changed", before=more[-1].id)
+        return told, pages, back, refused, other, everything, ours + [each.key for each in rest]
+
+    told, pages, back, refused, other, everything, ours = run(story, workflows=[*ALL, parent, typed])
+
+    for q, scan in ORDERED.items():
+        wanted = sorted(
+            filter(scan, everything), key=lambda row: (row["changed_at"], int(row["instance"])), reverse=True
+        )
+        assert [row["id"] for row in told[q]] == [row["id"] for row in wanted], q
+    assert [row["id"] for row in back["items"]] == [row["id"] for row in pages[0]["items"]]
+    assert ours == [row["key"] for row in told["status:failed"]]
+    assert (refused.status_code, refused.json()["code"]) == (422, "bad-filter")
+    assert (other.status_code, other.json()["code"]) == (422, "bad-cursor")
+
+
+ORDERED: dict[str, Any] = {
+    "status:failed": lambda row: row["status"] == "failed",
+    "status:waiting": lambda row: row["status"] == "waiting",
+    "status:waiting workflow:order": lambda row: row["status"] == "waiting" and row["workflow"] == "order",
+    "status:waiting status:failed": lambda row: row["status"] in ("waiting", "failed"),
+    "status:failed tag.even:true": lambda row: row["status"] == "failed" and row["tags"].get("even") == "true",
+    "status:waiting k1": lambda row: row["status"] == "waiting" and row["key"].startswith("k1"),
+    "status:failed tag.amount>60": lambda row: (
+        row["status"] == "failed" and (amount(row, 0) > 60 or row["tags"].get("amount") == "many")
+    ),
+    "error_type:KeyError": lambda row: row["reason"].startswith("KeyError"),
+}
 
 
 CHILD = """

@@ -1,13 +1,23 @@
 """Reads: histories are folded once, and a read never holds up a commit."""
 
+import asyncio
+import threading
+from base64 import b64decode
+from collections import Counter
 from typing import Any
 
 import apsw
 import pytest
 
 import perdure
+from perdure.access.model import Grant
 from perdure.kernel.events import Address
-from perdure.server.readers import LINE_BYTES, Histories
+from perdure.ports.seen import error_of, result_of
+from perdure.ports.store import Filter
+from perdure.runtime.history import Reader, value_of
+from perdure.server.readers import LINE_BYTES, FoldedHistory, Histories
+from perdure.views.instance_at import instance_at
+from perdure.views.look import shown_error, shown_wait
 from tests.server.site import ALL, OPERATOR, VIEWER, run
 
 API = "/api/v1"
@@ -61,6 +71,152 @@ def test_who_asked_is_told_with_each_page():
     assert {number: each["by"] for number, each in told["asked"].items()} == {"3": "ann", "5": "ann"}
 
 
+broken = [1]
+
+
+async def shaky(n):
+    if n in broken:
+        raise ValueError("not yet")
+    return n
+
+
+@perdure.flow
+async def eventful(ctx):
+    """Steps, a retry by hand, a lost branch, a child, messages, published values, frames, an end."""
+    for n in range(3):
+        await ctx.step(f"shaky-{n}", shaky, n)
+        ctx.publish("last", n)
+    first = asyncio.create_task(ctx.receive("go"))
+    second = asyncio.create_task(ctx.receive("stop", timeout=1000))
+    await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)
+    second.cancel()
+    await ctx.child("order", key=f"child-of-{ctx.key}")
+    ctx.publish("last", "the end")
+    return "done"
+
+
+async def an_eventful_story(engine):
+    broken[:] = [1]
+    handle = await engine.start(eventful, key="e")
+    await handle.until("failed")
+    broken.clear()
+    await handle.retry()
+    await handle.until("waiting")
+    await handle.send("go", 1)
+    child = engine.handle("order", "child-of-e")
+    async for _ in engine.changes():
+        if await engine.queries.head(Address("order", "child-of-e")) is not None:
+            break
+    await child.until("waiting")
+    await handle.rewind("shaky-2", force=True)
+    await handle.until("waiting")
+    await handle.cancel()
+    await handle.until("cancelled")
+    return handle
+
+
+async def test_each_cut_equals_a_fold_to_that_entry():
+    async with perdure.open(":memory:", workflows=[*ALL, eventful]) as engine:
+        await an_eventful_story(engine)
+        queries = engine.queries
+        compared = 0
+        for head in await queries.heads(Filter(limit=100)):
+            rows = await queries.history(head.id)
+            whole = FoldedHistory()
+            whole.fold(rows)
+            for entry in range(1, len(rows) + 1):
+                part = FoldedHistory()
+                part.fold(rows[:entry])
+                cut = instance_at("it", whole.lines, whole.past, whole.operations, entry)
+                state = part.reader.state
+                assert cut == instance_at("it", part.lines, part.past, part.operations, entry)
+                assert cut.operations == part.operations.upto()
+                assert cut.waiting == [shown_wait(each) for each in part.reader.waiting()]
+                assert cut.status == state.status
+                assert cut.published == {name: value_of(value) for name, value in state.published.items()}
+                assert (cut.result, cut.error) == (result_of(state), shown_error(error_of(state)))
+                compared += 1
+
+    assert compared > 15
+
+
+URLS = ["", "/-/why", "/-/waiting", "/-/operations", "/-/at/100", "/-/history", "/-/history?form=compact"]
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_no_long_history_is_folded_on_the_loop_of_the_engine(monkeypatch, url):
+    """Whatever is asked of it first: the thread that commits goes on."""
+    folded: Counter[int] = Counter()
+    read = Reader._read
+
+    def spying(reader, entry):
+        folded[threading.get_ident()] += 1
+        return read(reader, entry)
+
+    async def story(site):
+        client = await site.key(VIEWER)
+        await counted(site.engine, "c", 120)
+        monkeypatch.setattr(Reader, "_read", spying)
+        answer = await client.get(f"{API}/instances/counting/c{url}")
+        monkeypatch.undo()
+        return answer.status_code, answer.text, folded.pop(threading.get_ident(), 0), folded.total()
+
+    status, text, on_the_loop, beside = run(story, workflows=[*ALL, counting])
+
+    assert status == 200, text
+    assert (on_the_loop, beside) == (0, 121)
+
+
+def test_a_history_is_told_in_words_as_operations_and_as_it_is_kept():
+    async def story(site):
+        client = await site.key(VIEWER)
+        hidden = await site.key(Grant("viewer", values=False), actor="bob")
+        await an_eventful_story(site.engine)
+        url = f"{API}/instances/eventful/e/-/history"
+        told = {form: (await client.get(url, params={"form": form})).json() for form in ("words", "compact", "raw")}
+        page = (await client.get(url, params={"form": "raw", "after": 3, "limit": 2})).json()
+        found = (await client.get(url, params={"form": "raw", "find": "go"})).json()
+        withheld = (await hidden.get(url, params={"form": "raw", "limit": 1})).json()
+        head = await site.engine.queries.head(Address("eventful", "e"))
+        return told, page, found, withheld, await site.engine.queries.history(head.id)
+
+    told, page, found, withheld, rows = run(story, workflows=[*ALL, eventful])
+    words, compact, raw = told["words"]["history"], told["compact"]["operations"], told["raw"]["raw"]
+
+    belong = [entry for row in compact for entry in row["entries"]]
+    assert sorted(belong) == [each["number"] for each in words], "each entry belongs to one row"
+    assert compact[0]["what"] == "the instance itself"
+    assert [each["number"] for each in raw] == [each["number"] for each in words]
+    assert [b64decode(each["body"]["bytes"]) for each in raw] == [row.body for row in rows]
+    assert raw[0]["body"]["event"]["kind"] == "Started"
+    locations = [effect["location"] for each in raw for effect in each["body"].get("decision", {}).get("open", [])]
+    assert locations == [each["location"] for each in compact[1:]]
+    assert [each["number"] for each in page["raw"]] == [4, 5]
+    assert "message" in [words[each["number"] - 1]["event"] for each in found["raw"]]
+    assert withheld["raw"][0]["body"] == {"$withheld": True}
+
+
+async def test_a_commit_is_made_while_a_history_is_being_read():
+    """The cut of a history goes on only when a commit that began after it is durable."""
+    async with perdure.open(":memory:", workflows=[counting]) as engine:
+        handle = await counted(engine, "c", 120)
+        head = await engine.queries.head(Address("counting", "c"))
+        assert head is not None
+        begun, committed = threading.Event(), threading.Event()
+
+        def work(whole):
+            begun.set()
+            return committed.wait(60), whole.last
+
+        reading = asyncio.ensure_future(Histories().cut(engine.queries, head, work))
+        assert await asyncio.to_thread(begun.wait, 60)
+        await handle.send("count", "meanwhile")
+        committed.set()
+
+        assert await reading == (True, 121)
+        assert len(await handle.history()) == 122
+
+
 async def test_the_histories_that_were_not_used_for_long_go_first():
     async with perdure.open(":memory:", workflows=[counting]) as engine:
         heads: list[Any] = []
@@ -69,11 +225,11 @@ async def test_the_histories_that_were_not_used_for_long_go_first():
             heads.append(await engine.queries.head(Address("counting", key)))
         histories = Histories(kept_bytes=25 * LINE_BYTES)
         for head in heads:
-            assert len((await histories.of(engine.queries, head)).lines) == 11
+            assert await histories.cut(engine.queries, head, lambda whole: len(whole.lines)) == 11
         kept = len(histories._kept)
 
-        await histories.of(engine.queries, heads[2])
-        await histories.of(engine.queries, heads[0])
+        await histories.cut(engine.queries, heads[2], FoldedHistory.now)
+        await histories.cut(engine.queries, heads[0], FoldedHistory.now)
 
     assert kept < 3
     assert histories.folded == 4 * 11

@@ -98,3 +98,62 @@ def test_many_are_started_by_one_request_and_each_is_answered():
     assert [each.get("problem", {}).get("code") for each in items[30:]] == ["invalid-input", "not-found"]
     assert second.json() == first.json()
     assert {each.status_code for each in wrong} == {422}
+
+
+REQUESTS = [
+    ("POST", "/instances", {"workflow": "order", "input": {"cents": 3}}, {"workflow": "order", "input": {"cents": 4}}),
+    ("POST", "/instances/order/o/-/messages", {"name": "hint", "body": 1}, {"name": "hint", "body": 2}),
+    ("POST", "/instances/order/o/-/rewind", {"location": "charge"}, {"location": "receive:decision"}),
+    ("POST", "/instances/order/o/-/fork", {"location": "charge"}, {"location": "receive:decision"}),
+    (
+        "POST",
+        "/instances/order/o/-/fork",
+        {"location": "charge", "key": "f"},
+        {"location": "receive:decision", "key": "f"},
+    ),
+    ("PATCH", "/instances/order/o/-/tags", {"tags": {"a": "1"}}, {"tags": {"b": "2"}}),
+    ("POST", "/bulk", {"verb": "tag", "params": {"name": "a", "value": "1"}, "selection": {"ids": ["order/o"]}}, None),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "other"), REQUESTS)
+def test_another_server_makes_a_keyed_request_once_marks_its_repeat_and_refuses_another_under_the_key(
+    method, path, body, other
+):
+    async def story(site):
+        await (await site.engine.start("order", key="o")).until("waiting")
+        client, headers, answers = await site.key(OPERATOR), {"idempotency-key": "k-1"}, []
+        counts = []
+        for said in (body, body, other or body):
+            answers.append(await client.request(method, API + path, json=said, headers=headers))
+            site.server._repeats._kept.clear()  # as another server, which has no answers in memory
+            counts.append(
+                (await client.get(f"{API}/instances/count", params={"workflow": ["order", "perdure.bulk"]})).json()
+            )
+        return answers, counts, [line.event for line in await site.engine.handle("order/o").history()]
+
+    (first, second, third), counts, events = run(story)
+
+    assert first.is_success and second.status_code == first.status_code, second.text
+    assert second.json() == first.json()
+    assert "idempotency-replayed" not in first.headers and second.headers["idempotency-replayed"] == "true"
+    if other:
+        assert (third.status_code, third.json()["code"]) == (422, "key-reused")
+    assert counts[0] == counts[1] == counts[2]
+    assert all(events.count(each) <= 1 for each in ("message", "tagged", "rewound"))
+
+
+def test_a_key_is_made_once_by_one_request_at_any_server():
+    async def story(site):
+        admin, headers = await site.login(), {"idempotency-key": "k-1"}
+        said = {"actor": "crm", "grants": [{"role": "viewer", "workflows": ["*"]}]}
+        first = await admin.post(f"{API}/access/keys", json=said, headers=headers)
+        site.server._repeats._kept.clear()  # as another server, which has no answers in memory
+        second = await admin.post(f"{API}/access/keys", json=said, headers=headers)
+        used = await site.client(headers={"authorization": f"Bearer {first.json()['key']}"}).get(f"{API}/whoami")
+        return second, used, (await admin.get(f"{API}/access/keys")).json()["items"]
+
+    second, used, keys = run(story)
+
+    assert (second.status_code, second.json()["code"]) == (422, "key-reused")
+    assert used.status_code == 200 and len(keys) == 1

@@ -396,13 +396,22 @@ def test_the_matrix_of_verb_and_role(role):
 
 def test_an_executor_key_does_nothing_else():
     async def story(site):
-        client = await site.key(executor="printer", actor="printer")
-        return await client.get(f"{API}/instances"), await client.get(f"{API}/tasks")
+        await (await site.engine.start("approval", key="a-1")).until("waiting")
+        (task,) = (await (await site.login()).get(f"{API}/tasks")).json()["items"]
+        client = await site.key(executor="printer", actor="ann")  # the name of a person gives it nothing
+        return [
+            await client.get(f"{API}/instances"),
+            await client.get(f"{API}/tasks"),
+            await client.get(f"{API}/tasks/{task['id']}"),
+            await client.post(f"{API}/tasks/{task['id']}/-/claim", json={}),
+            await client.put(f"{API}/bookmarks/mine", json={"q": ""}),
+            await client.get(f"{API}/stream", params={"channels": "tasks:mine"}),
+        ], await client.get(f"{API}/whoami")
 
-    listed, tasks = run(story)
+    refused, who = run(story)
 
-    assert listed.status_code == 403
-    assert tasks.json()["items"] == []
+    assert [each.status_code for each in refused] == [403] * 6
+    assert who.json()["id"] == "ann"
 
 
 def test_an_operator_sees_the_verbs_that_are_allowed():

@@ -24,7 +24,7 @@ import perdure
 from perdure.server import Login, Settings, app
 from perdure.server.configuration import without_password
 from perdure.server.serve import bind, serve
-from tests.server.site import ADMIN, order
+from tests.server.site import ADMIN, order, run
 
 SHOP = """
 import perdure
@@ -190,3 +190,19 @@ def test_a_password_is_not_shown():
     assert without_password("postgresql://db.example/shop") == "postgresql://db.example/shop"
     assert without_password("postgresql://db/shop?password=x&a=1") == "postgresql://db/shop?password=…&a=1"
     assert without_password("/var/a@b.db") == "/var/a@b.db"
+
+
+def test_ready_is_503_before_the_drain():
+    """A balancer hears it while open requests are still answered."""
+
+    async def story(site):
+        client = await site.login()
+        before = await client.get("/health/ready")
+        await site.server.close()  # the first step of a stop: see `serve.py`
+        return before, [await client.get(path) for path in ("/health/ready", "/health/live", "/api/v1/whoami")]
+
+    before, (ready, live, who) = run(story)
+
+    assert before.status_code == 200
+    assert (ready.status_code, ready.json()["why"]) == (503, "the server is stopping")
+    assert (live.status_code, who.status_code) == (200, 200)

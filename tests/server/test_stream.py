@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import threading
 
+import perdure
 from perdure.access.model import Grant
-from tests.server.site import VIEWER, run
+from tests.server.site import ALL, VIEWER, run
 
 API = "/api/v1"
 
@@ -171,3 +173,123 @@ def test_watching_costs_nothing_when_nobody_watches():
         return running, site.server.feed._task
 
     assert run(story) == (True, None)
+
+
+go = threading.Event()
+
+
+async def telling() -> int:
+    perdure.progress(1, 4, "begun")
+    await asyncio.to_thread(go.wait)
+    for n in range(3):
+        perdure.emit({"n": n})
+    return 3
+
+
+@perdure.flow
+async def teller(ctx):
+    await ctx.step("tell", telling)
+    await ctx.receive("again")
+    await ctx.step("more", telling)
+
+
+def heard_of(found, kind):
+    return [data for name, data, _ in found if name == "frame" and data["kind"] == kind]
+
+
+async def frames_of(site, engine):
+    """What two logins hear of the frames of one instance; one of them may not see values."""
+    go.clear()
+    viewer = await site.key(VIEWER)
+    blind = await site.key(Grant("viewer", values=False), actor="bob")
+    handle = await engine.start("teller", key="t")
+    async for _ in engine.changes():
+        if await site.engine.queries.head(handle.address) is not None:
+            break
+    streams = [events(client, "frames:teller/t,instance:teller/t") for client in (viewer, blind)]
+    begun = [await until(each, "frame") for each in streams]
+    go.set()
+    told = [[*first, *(await until_chunk(each))] for first, each in zip(begun, streams, strict=True)]
+    await handle.until("waiting")
+    await handle.send("again")
+    rest = await until_chunk(streams[0])
+    await handle.result(60)
+    return *told, rest
+
+
+async def until_chunk(stream):
+    found = []
+    async for each in stream:
+        found.append(each)
+        if each[0] == "frame" and each[1]["kind"] == "chunk" and each[1]["ordinal"] == 4:
+            return found
+    return found
+
+
+def are_heard(seen, blind, rest):
+    first = heard_of(seen, "progress")[0]
+    assert (first["done"], first["total"], first["note"]) == (1, 4, "begun")
+    assert [each["chunk"] for each in heard_of(seen, "chunk")] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert {id for name, _, id in seen if name == "frame"} == {""}, "frames have no place in the journal"
+    assert [each["chunk"] for each in heard_of(blind, "chunk")] == [{"$withheld": True}] * 3
+    assert {each["note"] for each in heard_of(blind, "progress")} == {""}
+    assert {each["location"] for each in heard_of(rest, "chunk")} == {"more"}
+
+
+def test_a_watcher_hears_the_frames_of_running_steps():
+    async def story(site):
+        return await frames_of(site, site.engine)
+
+    are_heard(*run(story, workflows=[*ALL, teller]))
+
+
+def test_a_server_that_runs_nothing_hears_the_frames_of_a_fleet(postgres):
+    async def story(site):
+        async with perdure.open(postgres, workflows=[*ALL, teller]) as engine:
+            return await frames_of(site, engine)
+
+    are_heard(*run(story, url=postgres, connect=True))
+
+
+def test_where_no_frames_are_seen_their_channel_is_refused(tmp_path):
+    path = str(tmp_path / "shop.db")
+
+    async def story(site):
+        async with perdure.open(path, workflows=[*ALL, teller]) as engine:
+            go.set()
+            await (await engine.start("teller", key="t")).until("waiting")
+            client = await site.key(VIEWER)
+            missing = await client.get(f"{API}/stream", params={"channels": "frames:teller/none"})
+            return missing, await client.get(f"{API}/stream", params={"channels": "frames:teller/t"})
+
+    async def main():
+        async with perdure.open(path, workflows=ALL):
+            pass
+
+    asyncio.run(main())
+    missing, refused = run(story, url=path, connect=True)
+
+    assert missing.status_code == 404
+    assert refused.status_code in (409, 422) and "process of the engine" in refused.json()["detail"]
+
+
+def test_a_stream_that_is_cut_between_the_events_of_one_entry_loses_none_of_them():
+    async def story(site):
+        client = await site.key(VIEWER)
+        await (await site.engine.start("order", key="o-1")).until("waiting")
+        channels = "instance:order/o-1,list:status:waiting,fleet"
+        (*_, (_, _, start)) = await until(events(client, channels), "live")
+        await site.engine.handle("order/o-1").tag("a", "1")
+        whole = [each for each in await until(events(client, channels, last=start), "live") if each[0] != "live"]
+        tails = []
+        for _, _, id in whole:
+            told = await until(events(client, channels, last=id), "live")
+            tails.append([(name, data) for name, data, _ in told if name != "live"])
+        return [(name, data) for name, data, _ in whole], tails
+
+    whole, tails = run(story)
+
+    assert len(whole) == 4
+    for place, tail in enumerate(tails):
+        assert all(each in tail for each in whole[place + 1 :])
+    assert tails[-1] == []

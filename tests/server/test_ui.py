@@ -1,6 +1,7 @@
 """The web UI in a real browser."""
 
 import asyncio
+import base64
 import os
 import re
 import shlex
@@ -13,22 +14,16 @@ from perdure.cli.exits import Exit
 from perdure.cli.group import cli
 from perdure.kernel.asked import Actor
 from perdure.kernel.events import Address
+from perdure.runtime.history import Reader
 from perdure.verbs.read import WhyParams, why
-from perdure.views.instance_at import instance_at
-from tests.server.browser import Heard, staged
-from tests.server.dialects import ALL, RESTOCK_TWO, STARTS, Counted
+from perdure.views.operations import Operations
+from tests.server.browser import Heard
+from tests.server.dialects import RESTOCK_TWO
+from tests.server.pages import AXE, GO, an_order, furnished
 
 API = "/api/v1"
 LONG = os.environ.get("PERDURE_TEST_STAGES") == "long"
 ENTRIES, ROWS = (40_000, 10_000) if LONG else (2_500, 1_000)
-EVIL = "<img src=x onerror=alert(1)><script>window.hurt=1</script>\u202e{{7*7}}"
-
-AXE = """(rules) => axe.run({ resultTypes: ["violations"], ...rules }).then((found) => found.violations.map(
-    (each) => [each.id, each.nodes.slice(0, 3).map((node) => node.html.slice(0, 200))]))"""
-
-GO = "(url) => { history.pushState(null, '', url); dispatchEvent(new Event('popstate')); }"
-"""What a link of the page does: the page changes and is not loaded again."""
-
 TASK_DIALOGS = {
     "Assign…": {"d-to": "bob"},
     "Comment…": {"d-text": "two words"},
@@ -39,68 +34,29 @@ TASK_DIALOGS = {
 DIALOGS = [
     ("/", ["key ?"], "#keys"),
     ("/", ["key Control+k"], ".palette"),
-    ("/instances", ["thead input", ".pick >> text=Cancel…"], "#dry"),
+    ("/instances", ["tbody input", ".pick >> text=Cancel…"], "#dry"),
     ("/instances/order/o-1", ["text=Rewind…"], "#dry"),
     ("/instances/order/o-1", ["text=Tag…", "dialog button[type=submit]"], "dialog .problem"),
+    ("/instances/order/o-1", ["text=Ask…"], "#d-body"),
+    ("/instances/order/o-1", ["text=Fork…"], "#d-edit"),
+    ("/instances/restock/monday", [".why-list .do button >> text=Patch"], "#d-set"),
+    ("/instances?q=status:waiting", ["text=Save as bookmark…"], "#d-shared"),
+    ("/instances", ["summary >> text=Columns"], "details[open] label"),
+    ("/instances", [".chips >> text=Filter"], ".chip.add"),
+    ("/workflows", ["text=Put a definition…"], "#d-text, .put"),
+    ("/workflows/order", ["text=Start…"], "#s-json"),
+    ("/world?event=count-4", ["text=Send an event…"], "#d-data"),
+    ("/world?event=count-4", ["text=Propose a change…"], "#d-manifest"),
+    ("/settings", ["text=Make a key…"], "#d-actor"),
+    ("/settings", ["text=Grant…"], "#d-actor"),
 ]
 """Where a dialog is opened, by which keys and presses, and a sign that it is there."""
 
 
 @pytest.fixture(scope="module")
 def stage():
-    with staged(workflows=ALL) as found:
-        found.pages = found.runner.run(filled(found.site))
+    with furnished() as found:
         yield found
-
-
-async def filled(site):
-    """Instances of every kind, and a task for managers. Pages by path, with a sign that each is there."""
-    manager = {"grants": [{"role": "admin", "workflows": ["*"], "values": True}], "roles": ["manager"]}
-    await site.server.accesses.ask("grant", {"actor": "ann", "person": manager}, Actor("root"))
-    handle = await site.engine.start("order", key="o-1", order_id=EVIL, tags={"note": EVIL[:40]}, by="checkout")
-    await handle.until("waiting")
-    await an_order(site, "o-2")
-    await (await site.engine.start("secret_plan", key="s-1")).until("waiting")
-    await (await site.engine.start("approval", key="a-1", amount=7)).until("waiting")
-    await (await site.engine.start("broken", key="b-1")).until("failed")
-    for workflow, key, value in STARTS:
-        await (await site.engine.start_plain(workflow, value, key=key)).until("waiting")
-    for n in (3, 4):
-        await site.engine.send(Counted("a-1", n), id=f"count-{n}")
-    task = (await site.engine.tasks.list(Actor("root", admin=True)))[0].id
-    return {
-        "/": ".totals",
-        "/instances": ".ledger.inst tbody tr",
-        "/instances?q=status:waiting": ".ledger.inst tbody tr",
-        "/instances/order/o-1": ".why-list",
-        "/instances/order/o-1?tab=data": ".data-grid",
-        "/instances/order/o-1?tab=data&form=table": ".value .ledger",
-        "/instances/order/o-1?at=charge&zoom=10-60": "aside.card .keyed",
-        "/instances/order/o-1?entry=1": ".travel.is-past",
-        "/instances/order/o-1?journal=compact": ".tall tbody tr",
-        "/instances/broken/b-1?tab=errors": ".frames .line",
-        "/instances/restock/monday": "svg.drawing .g-token",
-        "/instances/article/heat-pumps": "svg.drawing .g-node",
-        "/compare?a=order/o-1&b=order/o-2": ".ledger tbody tr",
-        "/instances?q=-status:completed&cols=version,tag.note": ".chip.not",
-        "/bulk": "main h1",
-        "/queues": "main h1",
-        "/fleet": "main h1",
-        "/world?event=count-4": ".trace .row",
-        "/instances/com.acme/shelf/a-1?tab=data": ".data-tree .n",
-        "/tasks": ".todo",
-        f"/tasks/{task}": ".task-form",
-        "/workflows": ".ledger",
-        "/workflows/order": ".src",
-        "/workflows/article": "svg.drawing",
-        "/settings": ".facts",
-    }
-
-
-async def an_order(site, key):
-    handle = await site.engine.start("order", key=key)
-    await handle.until("waiting")
-    return handle
 
 
 @pytest.fixture(scope="module")
@@ -295,12 +251,15 @@ def test_time_travel_equals_a_fold_to_that_entry(stage):
         await page.keyboard.press("ArrowRight")
         await page.wait_for_selector(".stamp.st-completed")
         head = await site.engine.queries.head(Address("order", "travelled"))
-        return then, page.url, await instance_at(site.engine.queries, head, 2)
+        operations = Operations()
+        reader = Reader(None, (operations,))
+        reader.read((await site.engine.queries.history(head.id))[:2])
+        return then, page.url, operations.upto(), reader.state.status
 
-    then, url, folded = stage.tell(story)
+    then, url, operations, status = stage.tell(story)
 
-    assert then == [each.location for each in folded.operations]
-    assert folded.status == "waiting"
+    assert then == [each.location for each in operations]
+    assert status == "waiting"
     assert "entry=" not in url  # the last entry is now
 
 
@@ -347,14 +306,21 @@ def test_states_are_shown_empty_error_and_not_live(stage):
         await page.wait_for_selector("text=No instance matches")
         await page.goto(f"{site.url}/instances?q=statu:stuck")
         error = await page.inner_text("[role=alert]")
+        await page.click("text=Use status:stuck")
+        await page.wait_for_selector("text=No instance matches")
+        await page.goto(f"{site.url}/instances?q=status:stuck+workflow:order")
+        await page.click("p:has-text('Without status:stuck') button")
+        await page.wait_for_url("**/instances?q=workflow*order")
         await page.goto(f"{site.url}/instances/order/none")
         missing = await page.inner_text("[role=alert]")
+        await page.goto(f"{site.url}/no-such-page")
+        await page.wait_for_selector("text=There is no such page")
         await page.goto(f"{site.url}/instances")
         await page.wait_for_selector(".foot .live:not(.off)")
         await page.context.set_offline(True)
         site.server.stopping.set()
         site.server.feed.wake()
-        await page.wait_for_selector(".stale")
+        await page.wait_for_selector(".stale >> text=not live since")
         site.server.stopping.clear()
         return error, missing
 
@@ -585,7 +551,7 @@ def test_a_start_form_has_the_parameters_with_the_json_beside_it(stage):
 
     problem, shown, command, url = stage.tell(story)
 
-    assert problem == "A whole number is needed."
+    assert problem.startswith("A whole number is needed.")
     assert shown == "7"
     assert command.startswith("""perdure start approval --input '{"amount":7}' --key by-hand""")
     assert url.endswith("/instances/approval/by-hand")
@@ -701,6 +667,118 @@ def test_every_entry_is_in_a_compact_row(stage):
     shown = stage.tell(story)
 
     assert {int(each) for text in shown for each in text.split(", ")} == {1, 2, 3, 4}
+
+
+def test_raw_entries_show_their_bytes(stage):
+    async def story(site, page):
+        await page.goto(f"{site.url}/instances/order/o-2?journal=raw")
+        await page.click("td.marg >> text=2")
+        await page.wait_for_selector(".hex")
+        shown, url = await page.inner_text(".hex"), page.url
+        await page.reload()
+        await page.wait_for_selector(".hex")
+        await page.keyboard.press("Escape")
+        await page.wait_for_selector(".hex", state="detached")
+        client = await site.login("ann")
+        answer = await client.get(f"{API}/instances/order/o-2/-/history?form=raw&after=1&limit=1")
+        return shown, url, base64.b64decode(answer.json()["raw"][0]["body"]["bytes"])
+
+    shown, url, kept = stage.tell(story)
+
+    assert bytes.fromhex("".join(line[6:53] for line in shown.splitlines())) == kept
+    assert "row=2" in url
+
+
+def test_figures_of_the_dashboard_lead_to_their_lists_and_zeroes_to_none(stage):
+    async def story(site, page):
+        await page.wait_for_selector(".totals")
+        links = [text.split("\n")[0] for text in await page.locator(".totals a").all_inner_texts()]
+        rest = [text.split("\n")[:2] for text in await page.locator(".totals > div").all_inner_texts()]
+        spark = await page.get_attribute("tr:has-text('broken') svg.spark", "aria-label")
+        figure = await page.inner_text(".totals a:has-text('failed') .fig")
+        await page.click(".totals a >> text=failed")
+        await page.wait_for_selector(f"text=/^{figure} match/")
+        return links, rest, spark, await page.inner_text(".chips")
+
+    links, rest, spark, chips = stage.tell(story)
+
+    assert "waiting" in links and "failed" in links
+    assert ["stuck", "0"] in rest
+    assert spark.startswith("broken: 1 starts in the last day")
+    assert "ended after" in chips
+
+
+def test_a_list_is_narrowed_by_facets_by_not_and_by_a_filter_of_its_parts(stage):
+    async def story(site, page):
+        await page.goto(f"{site.url}/instances?q=workflow:order")
+        await page.wait_for_selector("legend >> text=waits for")
+        await page.click(".facet .row:has-text('message') input")
+        await page.wait_for_url("**waits_for*")
+        await page.hover(".facet .row:has-text('completed')")
+        await page.click("[aria-label='not status:completed']")
+        await page.wait_for_url("**-status*completed*")
+        await page.click(".chips >> text=Filter")
+        await page.select_option("[aria-label=Field]", "tag.")
+        await page.fill("[aria-label='Name of the tag']", "note")
+        await page.fill("[aria-label=Value]", "*")
+        await page.click(".chip.add >> text=Add")
+        await page.wait_for_selector("text=/^1 match/")
+        why = await page.inner_text(".inst td.why")
+        chips = [text.split("\n")[0] for text in await page.locator(".chip .k").all_inner_texts()]
+        await page.goto(f"{site.url}/instances?q=status:waiting")
+        await page.click("summary >> text=Order")
+        await page.click("text=last changed first")
+        await page.wait_for_url("**order=-changed*")
+        await page.wait_for_selector("th[aria-sort=descending] >> text=changed")
+        return why, chips, await page.locator("th.c-t[aria-sort=none]").count()
+
+    why, chips, others = stage.tell(story)
+
+    assert why.startswith("for a message decision")
+    assert chips == ["workflow is", "waits for is", "status is not", "tag note is"]
+    assert others == 1
+
+
+def test_an_instance_names_its_parents_and_marks_names_as_code(stage):
+    async def story(site, page):
+        await page.goto(f"{site.url}/instances/approval/a-1")
+        await page.wait_for_selector(".why-list")
+        client = await site.login("ann")
+        child = (await client.get(f"{API}/instances/approval/a-1/-/children")).json()["items"][0]["id"]
+        await page.goto(f"{site.url}/instances/order/o-2")
+        await page.wait_for_selector(".why-list .say p code")
+        code = await page.locator(".why-list .say p code").all_inner_texts()
+        await page.goto(f"{site.url}/instances/{child}")
+        await page.wait_for_selector(".inst-head")
+        return code, await page.inner_text("nav.path")
+
+    code, path = stage.tell(story)
+
+    assert code == ["decision"]
+    assert "approval/a-1" in path.replace("\n", "")
+
+
+def test_children_and_their_children_are_opened_in_line(stage):
+    async def story(site, page):
+        await site.engine.start("family", key="f-0")
+        await site.engine.handle("family/f-1").until("waiting")
+        await site.engine.handle("family/f-2").until("waiting")
+        await page.goto(f"{site.url}/instances/family/f-0")
+        await page.focus("[data-n='0']")
+        await page.keyboard.press("ArrowRight")
+        await page.wait_for_selector("[data-n='1']")
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("ArrowRight")
+        await page.wait_for_selector("[data-n='2']")
+        await page.reload()
+        await page.wait_for_selector("[data-n='2']")
+        rows = page.locator("[role=row][data-n]")
+        return [(await row.get_attribute("aria-level"), await row.inner_text()) for row in await rows.all()]
+
+    rows = stage.tell(story)
+
+    assert [level for level, _ in rows] == ["1", "2", "3"]
+    assert "family/f-1" in rows[0][1] and "family/f-2" in rows[1][1] and "receive:go" in rows[2][1]
 
 
 def test_copied_commands_are_those_of_the_command_line(stage, tmp_path):

@@ -5,6 +5,7 @@ from typing import Any
 import perdure
 from perdure import Next, ReceiptOf
 from perdure.access.model import Grant
+from perdure.kernel.events import Address
 from perdure.processes import Complete, Process, Receive, Reference, start
 from tests.server.site import ADMIN, ALL, OPERATOR, VIEWER, run
 from tests.server.test_stream import events, until
@@ -112,6 +113,156 @@ def test_the_proposer_of_a_manifest_does_not_approve_it():
     assert (shown.status_code, applied.status_code) == (200, 200), shown.text + applied.text
     assert shown.json()["hash"] == applied.json()["hash"]
     assert [(each["status"], each["by"]) for each in listed] == [("applied", "ann")]
+
+
+def test_a_proposal_is_shadowed_and_compared_over_http():
+    async def story(site):
+        rules = perdure.Governance(site.engine)
+        await rules.apply(perdure.manifest(first))
+        author, bob = await site.key(Grant("author"), actor="ann"), await site.key(ADMIN, actor="bob")
+        blind = await site.key(Grant("viewer", ("sys/world",)), actor="vi")
+        wanted = perdure.manifest(second).manifest.data()
+        on = f"{API}/world"
+        for _ in range(2):
+            await author.post(f"{on}/proposals", json={"manifest": wanted})
+        difference = await author.get(f"{on}/diff", params={"proposal": 1})
+        await placed(site, "a")
+        await placed(site, "b")
+        shadowed = await author.post(f"{on}/proposals/1/-/shadow", json={"mode": "migrate"})
+        seen = [(await client.get(f"{on}/proposals")).json()["items"][-1]["report"] for client in (author, blind)]
+        refused = {
+            "unknown": await author.post(f"{on}/proposals/9/-/shadow", json={}),
+            "mode": await author.post(f"{on}/proposals/1/-/shadow", json={"mode": "at once"}),
+            "effect": await author.post(f"{on}/proposals/1/-/shadow", json={"receipts": {"w/nothing@1": 1}}),
+            "viewer": await blind.post(f"{on}/proposals/1/-/shadow", json={}),
+            "diff": await author.get(f"{on}/diff", params={"proposal": 9}),
+        }
+        await bob.post(f"{on}/proposals/1/-/approve", json={})
+        await bob.post(f"{on}/proposals/1/-/apply", json={"mode": "migrate"})
+        stale = [
+            await author.get(f"{on}/diff", params={"proposal": 2}),
+            await author.post(f"{on}/proposals/2/-/shadow", json={}),
+        ]
+        dry = await bob.post(f"{on}/migrate", json={"dry_run": True})
+        forged = await bob.post(f"{on}/migrate", json={"plan": "7-00"})
+        done = await bob.post(f"{on}/migrate", json={"plan": dry.json()["plan"]})
+        author_may_not = await author.post(f"{on}/migrate", json={})
+        return difference, shadowed, seen, refused, stale, dry, forged, done, author_may_not
+
+    difference, shadowed, seen, refused, stale, dry, forged, done, no = run(story, workflows=[*ALL, first, second])
+
+    assert difference.status_code == 200, difference.text
+    assert difference.json()["changes"] and difference.json()["hash"] != difference.json()["proposed"]
+    assert (shadowed.status_code, shadowed.json()["status"]) == (200, "shadowed"), shadowed.text
+    whole, numbers = seen
+    assert whole["statuses"] == numbers["statuses"]
+    assert (numbers["states"], numbers["first_effects"]) == ([], [])
+    assert {name: (each.status_code, each.json()["code"]) for name, each in refused.items()} == {
+        "unknown": (404, "unknown-proposal"),
+        "mode": (422, "bad-request"),
+        "effect": (422, "bad-request"),
+        "viewer": (403, "forbidden"),
+        "diff": (404, "unknown-proposal"),
+    }
+    assert [(each.status_code, each.json()["code"]) for each in stale] == [(409, "stale-patch")] * 2
+    assert (dry.json()["migrated"], sorted(dry.json()["sample"])) == (2, ["w/total/a", "w/total/b"])
+    assert (forged.status_code, forged.json()["code"]) == (409, "selection-changed")
+    assert (done.json(), no.status_code) == ({"migrated": 2}, 403)
+
+
+async def placed(site, id):
+    await site.engine.send(Placed(id))
+    async for _ in site.engine.changes():
+        if await site.engine.queries.head(Address("w/total", id)) is not None:
+            return
+
+
+def test_the_rules_of_a_world_are_asked_by_their_own_verbs_alone():
+    """A message to the world is a rule: who may send messages approves no manifest by one."""
+
+    async def story(site):
+        await perdure.Governance(site.engine).apply(perdure.manifest(first))
+        author, operator = await site.key(Grant("author"), actor="ann"), await site.key(OPERATOR, actor="op")
+        wanted = perdure.manifest(second).manifest.data()
+        await author.post(f"{API}/world/proposals", json={"manifest": wanted})
+        await perdure.Governance(site.engine).shadow(1, mode="migrate")
+        rule = {"name": "sys/approve", "body": {"proposal": 1}}
+        on, world = f"{API}/instances/sys/world/main/-", "sys/world/main"
+        tried = []
+        for client in (operator, author, await site.login()):
+            tried += [
+                await client.post(f"{on}/messages", json=rule),
+                await client.post(f"{on}/ask", json=rule),
+                await client.post(f"{on}/cancel", json={}),
+                await client.patch(f"{on}/tags", json={"tags": {"a": "b"}}),
+                await client.post(f"{API}/verbs/send", json={"params": {"id": world, **rule}}),
+            ]
+        bulk = {"verb": "send", "selection": {"ids": [world]}, "params": rule}
+        tried.append(await operator.post(f"{API}/bulk", json=bulk))
+        may = (await operator.get(f"{API}/instances/{world}")).json()["may"]
+        sent = await operator.post(f"{API}/events", json={"name": "w/Placed@1", "data": {"id": "a"}})
+        listed = await operator.get(f"{API}/instances")
+        return tried, may, sent, (await perdure.Governance(site.engine).proposals())[0].status, listed
+
+    tried, may, sent, status, listed = run(story, workflows=[*ALL, first, second])
+
+    assert {each.status_code for each in tried} <= {403, 404}
+    assert "sys/world/main" not in [each["id"] for each in listed.json()["items"]]
+    assert set(may.values()) == {"needs the verbs of its own"}
+    assert (sent.status_code, status) == (200, "shadowed")
+
+
+def test_a_shadow_run_needs_the_code_and_rules_need_an_engine(tmp_path):
+    path = str(tmp_path / "world.db")
+
+    async def begun(site):
+        await perdure.Governance(site.engine).apply(perdure.manifest(first))
+        author = await site.key(Grant("author"))
+        wanted = perdure.manifest(second).manifest.data()
+        await author.post(f"{API}/world/proposals", json={"manifest": wanted})
+        return await author.post(f"{API}/world/proposals/1/-/shadow", json={})
+
+    async def alone(site):
+        admin = await site.login()
+        on = f"{API}/world"
+        return [
+            await admin.post(f"{on}/proposals/1/-/approve", json={}),
+            await admin.post(f"{on}/migrate", json={}),
+            await admin.get(f"{on}/proposals"),
+        ]
+
+    without_code = run(begun, url=path, workflows=[*ALL, first])
+    approve, migrate, listed = run(alone, url=path, connect=True)
+
+    assert (without_code.status_code, without_code.json()["code"]) == (409, "code-not-here")
+    for each in (approve, migrate):
+        assert (each.status_code, each.json()["code"], each.headers["retry-after"]) == (503, "no-engine", "5")
+    assert [each["status"] for each in listed.json()["items"]] == ["proposed"]
+
+
+def test_world_snapshots_are_taken_listed_and_freed():
+    async def story(site):
+        await perdure.Governance(site.engine).apply(perdure.manifest(first))
+        admin, author = await site.key(ADMIN), await site.key(Grant("author"), actor="ada")
+        on = f"{API}/world/snapshots"
+        for id in ("a", "b"):
+            await placed(site, id)
+            taken = await admin.post(on, json={})
+        listed = await admin.get(on)
+        dry = await admin.post(f"{on}/gc", json={"keep": 1, "dry_run": True})
+        bad = await admin.post(f"{on}/gc", json={"keep": 0})
+        freed = await admin.post(f"{on}/gc", json={"keep": 1})
+        left = await admin.get(on)
+        return taken, listed, dry, bad, freed, left, await author.post(on, json={}), await author.get(on)
+
+    taken, listed, dry, bad, freed, left, *no = run(story, workflows=[*ALL, first])
+
+    assert taken.status_code == 200, taken.text
+    assert [each["cells"]["w/total"] for each in listed.json()["items"]] == [1, 2]
+    assert listed.json()["items"][-1]["hash"] == taken.json()["snapshot"]["hash"]
+    assert dry.json()["snapshots"] == freed.json()["snapshots"] == [listed.json()["items"][0]["hash"]]
+    assert (bad.status_code, len(left.json()["items"])) == (422, 1)
+    assert [each.status_code for each in no] == [403, 403]
 
 
 def test_a_message_finds_the_instance_of_its_reference():

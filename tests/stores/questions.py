@@ -5,7 +5,7 @@ from itertools import chain
 from perdure.ports.store import Filter
 from perdure.stores.lists import TEMPLATES, ListQuestion, listing
 
-LISTS = {"workflow_names", *chain(*TEMPLATES.values())}
+LISTS = {"workflow_names", *filter(None, chain(*TEMPLATES.values()))}
 """The named queries that `stores/lists.py` uses."""
 
 FILTERS = [
@@ -21,6 +21,17 @@ FILTERS = [
     Filter(tags={"team": "red"}),
     Filter(tags={"team": "red", "size": "big"}),
     Filter(workflow="order", tags={"team": "red"}, version="2", before=(5, 5)),
+    Filter(by_change=True),
+    Filter(by_change=True, status="stuck", before=(5, 5)),
+    Filter(by_change=True, workflow="order", status="waiting", tags={"team": "red"}),
+    Filter(ranges={"amount": (("1", "2"), ("5", "6"))}),
+]
+
+NAMED = [
+    Filter(key="o-17"),
+    Filter(workflow="order", key="o-17", status="failed"),
+    Filter(key_prefix="o-"),
+    Filter(key_prefix="o-", status="failed", before=(5, 5)),
 ]
 
 
@@ -36,6 +47,6 @@ def questions(filter: Filter) -> list[ListQuestion]:
                 question = asking.send([("order",)])
                 continue
             found.append(question)
-            question = asking.send([(5, 5)] if question.statement == "place" else [])
+            question = asking.send([(5, 5)] if question.statement != "heads" else [])
     except StopIteration:
         return found

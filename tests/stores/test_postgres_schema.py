@@ -210,12 +210,13 @@ def test_every_query_is_used_and_every_used_query_exists():
     assert used | LISTS == set(vars(SQL))
 
 
+PARTS = {"{conditions}": "true", "{order}": "DESC", "{limit}": "$1", "{at}": "1", "{number}": "2"}
+
+
 async def test_every_query_can_be_prepared(postgres: str, postgres_server: Server):
     async with connected(postgres_server.url) as connection:
         for sql in vars(statements(postgres.partition("schema=")[2])).values():
-            await connection.prepare(
-                sql.replace("{conditions}", "true").replace("{order}", "DESC").replace("{limit}", "$1")
-            )
+            await connection.prepare(re.sub(r"\{\w+\}", lambda sign: PARTS[sign[0]], sql))
 
 
 async def test_the_queries_of_the_engine_use_an_index_and_sort_nothing(postgres: str, postgres_server: Server):

@@ -13,7 +13,7 @@ from perdure.stores.lists import sql_of
 from perdure.stores.sqlite import reads, schema
 from perdure.stores.sqlite.statements import SQL
 from perdure.testing.stores import entry
-from tests.stores.questions import FILTERS, LISTS, questions
+from tests.stores.questions import FILTERS, LISTS, NAMED, questions
 
 PACKAGE = files("perdure.stores.sqlite")
 
@@ -120,7 +120,7 @@ def test_every_query_can_be_prepared():
     connection = made()
 
     for sql in vars(SQL).values():
-        whole = sql.format(conditions="true", by="", order="DESC", limit="?")
+        whole = sql.format(conditions="true", by="", order="DESC", limit="?", at="1", number="2")
         count = len(set(re.findall(r"\?\d+", whole))) or whole.count("?")
         connection.execute(f"EXPLAIN {whole}", [None] * count)
 
@@ -130,12 +130,13 @@ def test_the_queries_of_the_hot_path_use_an_index_and_sort_nothing():
         assert is_quick(sql), sql
 
 
-@pytest.mark.parametrize("filter", FILTERS, ids=str)
+@pytest.mark.parametrize("filter", [*FILTERS, *NAMED], ids=str)
 def test_lists_of_heads_read_the_narrowest_index_and_sort_nothing(filter):
     for question in questions(filter):
         sql, _ = sql_of(question, SQL, lambda number: "?")
 
-        assert is_quick(sql), question
+        few = filter.key and question.segment.by == "instances_by_name"  # generations of one key may be sorted
+        assert is_quick(sql) or few, question
         assert question.segment.by in plan_of(sql)
 
 

@@ -1,6 +1,8 @@
 """The cost of a page of tasks depends on its size: it is read from one place of an index, and nothing is sorted."""
 
+import asyncio
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import apsw
@@ -110,42 +112,53 @@ COMMON: dict[str, Any] = {"labels": '{"all":"of them"}'}
     ],
 )
 def test_a_page_among_many_tasks_takes_as_many_steps_as_among_few(
-    connection: apsw.Connection, filter: dict[str, Any], rows: int
+    few_and_many: tuple[apsw.Connection, apsw.Connection], filter: dict[str, Any], rows: int
 ):
+    few, many = few_and_many
+
+    assert steps(many, filter, rows) <= 1.5 * steps(few, filter, rows)
+
+
+def steps(connection: apsw.Connection, filter: dict[str, Any], rows: int) -> int:
     """Counted by SQLite itself: no clock is asked."""
+    counted = 0
 
-    def steps() -> int:
-        counted = 0
+    def count() -> bool:
+        nonlocal counted
+        counted += 1
+        return False
 
-        def count() -> bool:
-            nonlocal counted
-            counted += 1
-            return False
+    connection.set_progress_handler(count, 10)
+    wanted = TaskFilter(**filter)
+    sql, values = page(wanted, lambda number: "?")
+    found = merged([TaskRow(*row) for row in connection.execute(sql, values)], wanted)
+    connection.set_progress_handler(None)
+    assert len(found) == rows
+    return counted
 
-        connection.set_progress_handler(count, 10)
-        wanted = TaskFilter(**filter)
-        sql, values = page(wanted, lambda number: "?")
-        found = merged([TaskRow(*row) for row in connection.execute(sql, values)], wanted)
-        connection.set_progress_handler(None)
-        assert len(found) == rows
-        return counted
 
-    def fill(begin: int, end: int) -> None:
-        made = [task(n, **COMMON, due=10 + 10 * (n % 97)) for n in range(begin, end)]
-        made += [task(-n, **COMMON, status="expired", due=10 + 10 * (n % 97)) for n in range(begin, end)]
-        if end == MANY:
-            made[:2] = [task(each.row.id, **RARE, status="expired") for each in made[:2]]
-            made[2:5] = [task(each.row.id, **RARE) for each in made[2:5]]
-        with connection:
-            connection.executemany(SQL.write_task, [each.row for each in made])
-            connection.executemany(SQL.write_candidate, [row for each in made for row in each.candidates])
+@pytest.fixture(scope="module")
+def few_and_many() -> tuple[apsw.Connection, apsw.Connection]:
+    """A database with some thousand tasks, and one with ten times as many. Tests read them only."""
+    few, many = (apsw.Connection(":memory:") for _ in range(2))
+    schema.migrate(few)
+    fill(few, 1, MANY // 10)
+    fill(few, MANY // 10, MANY)
+    with many.backup("main", few, "main") as copying:
+        copying.step()
+    fill(many, MANY, 10 * MANY)
+    return few, many
 
-    fill(1, MANY // 10)
-    fill(MANY // 10, MANY)
-    few = steps()
-    fill(MANY, 10 * MANY)
 
-    assert steps() <= 1.5 * few
+def fill(connection: apsw.Connection, begin: int, end: int) -> None:
+    made = [task(n, **COMMON, due=10 + 10 * (n % 97)) for n in range(begin, end)]
+    made += [task(-n, **COMMON, status="expired", due=10 + 10 * (n % 97)) for n in range(begin, end)]
+    if end == MANY:
+        made[:2] = [task(each.row.id, **RARE, status="expired") for each in made[:2]]
+        made[2:5] = [task(each.row.id, **RARE) for each in made[2:5]]
+    with connection:
+        connection.executemany(SQL.write_task, [each.row for each in made])
+        connection.executemany(SQL.write_candidate, [row for each in made for row in each.candidates])
 
 
 MANY = 2000
@@ -211,22 +224,37 @@ async def fill_postgres(connection: Any, name: str, rows: list[TaskRows]) -> Non
     await connection.execute(f"ANALYZE {name}.tasks; ANALYZE {name}.task_candidates")
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("who", ["*", "r:clerk"])
-async def test_postgres_reads_few_rows_for_a_page_of_rare_tasks(
-    postgres: str, postgres_server: Server, who: str, order: TaskOrder
-):
-    name = postgres.partition("schema=")[2]
-    connection = await asyncpg.connect(postgres_server.url)
+@pytest.fixture(scope="module")
+def many_on_postgres(postgres_server: Server) -> Iterator[str]:
+    """The schema of a database with many tasks, which tests read only."""
+    with postgres_server.schema() as url:
+        name = url.partition("schema=")[2]
+        asyncio.run(fill_with_many(postgres_server.url, name))
+        yield name
+
+
+async def fill_with_many(url: str, name: str) -> None:
+    connection = await asyncpg.connect(url)
     try:
         many = [task(n, due=10 + 10 * (n % 97)) for n in range(1, 10_000)]
         await fill_postgres(connection, name, [*many, *(task(n, **RARE) for n in range(10_000, 10_003))])
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("who", ["*", "r:clerk"])
+async def test_postgres_reads_few_rows_for_a_page_of_rare_tasks(
+    many_on_postgres: str, postgres_server: Server, who: str, order: TaskOrder
+):
+    connection = await asyncpg.connect(postgres_server.url)
+    try:
         wanted: tuple[dict[str, Any], ...] = (
             {"name": "rare"}, {"workflow": "rare"}, {"label": ("team", "red")}, {"due_before": 7},
         )  # fmt: skip
         for more in wanted:
             filter = TaskFilter(who=((who, None),), order=order, **more)
-            sql, values = page(filter, lambda number: f"${number + 1}", f"{name}.", "strpos")
+            sql, values = page(filter, lambda number: f"${number + 1}", f"{many_on_postgres}.", "strpos")
             (found,) = await connection.fetchrow(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", *values)
 
             assert rows_read(json.loads(found)[0]["Plan"]) < 2500, more

@@ -18,6 +18,7 @@ from perdure.testing import World, crash_test
 from perdure.testing.crashes import Schedule, WorkflowTrial
 from perdure.testing.user_simulation import UserSimulation
 from tests.disks import crashed_everywhere, everywhere
+from tests.stages import LONG
 from tests.tasks.desk import Verdict
 from tests.tasks.test_cells import Wanted, buyer
 
@@ -303,7 +304,7 @@ ONE_LIST = pytest.param(asks, {}, a_process_a_flow_and_a_cell_have_one_list, id=
 def test_a_story_of_tasks_survives_a_crash_at_every_commit(
     flow: Any, arguments: dict[str, Any], story: Any, cache: int
 ):
-    crash_test(flow, **arguments, story=story, cache=cache, pairs=10, random=4)
+    crash_test(flow, **arguments, story=story, cache=cache, pairs=10 if LONG else 4, random=4 if LONG else 2)
 
 
 class Audited(WorkflowTrial):
@@ -316,9 +317,9 @@ class Audited(WorkflowTrial):
 @everywhere
 @pytest.mark.parametrize(("flow", "arguments", "story"), [*STORIES, ONE_LIST])
 def test_a_story_of_tasks_leaves_the_same_rows_on_each_store_whatever_commit_crashes(
-    flow: Any, arguments: dict[str, Any], story: Any, cache: int, new_disk: Any
+    flow: Any, arguments: dict[str, Any], story: Any, cache: int, *, crashes: int | None, new_disk: Any
 ):
     options: dict[str, Any] = {"key": "1", "messages": (), "script": {}, "reset": None, "observe": None}
     trial = Audited(flow, (), arguments, story=story, cache=cache, handlers=(), **options)
 
-    assert len(crashed_everywhere(trial, new_disk)) > 4
+    assert len(crashed_everywhere(trial, new_disk, crashes)) > 4

@@ -8,8 +8,9 @@ import pytest
 import perdure
 from perdure.errors import BadFilter
 from perdure.ports.store import Filter
-from perdure.views.lists import count, page, rates
-from perdure.views.where import filters, fits, from_pairs, parse, to_text
+from perdure.views import lists
+from perdure.views.lists import Count, InstancePage, count, page, rates
+from perdure.views.where import filters, fits, from_pairs, parse, to_text, with_statuses
 
 
 def seen(workflow):
@@ -45,6 +46,7 @@ QUESTIONS = [
     "key:o-7",
     "waits_for:message*",
     "error_type:ValueError",
+    "error_at:nowhere",
     "status:waiting workflow:order -tag.shop:b",
     "started>2020-01-01",
     "started<2020-01-01",
@@ -135,3 +137,51 @@ def test_rates_count_starts_ends_and_failures_by_their_time():
     assert (sum(found.starts), sum(found.ends), sum(found.failures)) == (3, 2, 1)
     assert found.starts[1] == 3 and later.starts[0] == 3
     assert not found.partial
+
+
+def test_a_search_without_an_index_ends_in_its_budget_and_goes_on(monkeypatch):
+    monkeypatch.setattr(lists, "LOOKED_MAX", 5)
+    monkeypatch.setattr(lists, "PAGE_MAX", 3)
+
+    async def main():
+        async with perdure.open(":memory:", workflows=[probe]) as engine:
+            for n in range(40):
+                await engine.start(probe, key=f"p-{n}", tags={"n": str(n)})
+            where, before = parse("tag.n<3"), None
+            pages: list[InstancePage] = []
+            while not pages or before is not None:
+                pages.append(await page(engine.queries, where, seen, 3, before))
+                before = pages[-1].next
+            return pages, await count(engine.queries, where, seen)
+
+    pages, counted = asyncio.run(main())
+
+    assert [head.key for each in pages for head in each.heads] == ["p-2", "p-1", "p-0"]
+    assert pages[0].partial and not pages[0].heads and len(pages) > 2
+    assert counted == Count(0, more=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "visible"),
+    [("-workflow:probe*", seen), ("workflow:ord*", seen), ("", lambda workflow: workflow == "order")],
+)
+def test_counters_tell_in_which_index_the_rest_of_a_list_is(text, visible):
+    async def main():
+        async with perdure.open(":memory:", workflows=[order, probe]) as engine:
+            await engine.start(order, key="o")
+            for n in range(40):
+                await engine.start(probe, key=f"p-{n}")
+            return await page(engine.queries, parse(text), visible, 3)
+
+    found = asyncio.run(main())
+
+    assert [head.key for head in found.heads] == ["o"]
+    assert found.looked == 4 + 1
+
+
+def test_what_waits_or_failed_is_looked_for_by_its_status():
+    assert {each.status for each in filters(with_statuses(parse("error_type:KeyError")), 10)} == {"failed", "stuck"}
+    assert {each.status for each in filters(with_statuses(parse("error_at:charge")), 10)} == {"failed", "stuck"}
+    assert [each.status for each in filters(with_statuses(parse("queue:mail -waits_for:x")), 10)] == ["waiting"]
+    assert [each.status for each in filters(with_statuses(parse("error_type:K* status:stuck")), 10)] == ["stuck"]
+    assert [each.status for each in filters(with_statuses(parse("-error_type:K*")), 10)] == [""]

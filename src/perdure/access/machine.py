@@ -60,6 +60,8 @@ class AccessMachine:
         return encode(to_plain(self._state, Access))
 
     def _asked(self, message: Message, now: datetime) -> Decision:
+        if message.sender:
+            return _answered(message, _refused("bad-request", f"{message.sender} is an instance: people change rights"))
         if message.name == "note":
             return _answered(message, {"ok": True})
         if message.name.startswith("bookmark "):
@@ -97,6 +99,9 @@ class AccessMachine:
                 key = from_plain(body, ApiKey)
                 if len(state.keys) >= KEYS_MAX:
                     return _refused("too-many-keys", f"there are {KEYS_MAX} keys; revoked keys go after a year")
+                if key.id in state.keys:
+                    text = f"this request made the key {key.id} before, and its secret was shown then"
+                    return _refused("key-reused", f"{text}; revoke that key, and ask with a new Idempotency-Key")
                 state.keys[key.id] = key
             case "key revoke":
                 if body["id"] not in state.keys:

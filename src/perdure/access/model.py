@@ -14,6 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from perdure.kernel.asked import Actor
+from perdure.kernel.rules import RULER
 
 WORKFLOW: Final = "perdure.access"
 KEY: Final = "main"
@@ -37,12 +38,16 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class Login(msgspec.Struct, frozen=True):
-    """An actor with its grants. `via` says how the actor was recognised; an executor key has no grants."""
+    """An actor with its grants. `via` says how the actor was recognised; an executor key has no grants.
+
+    `owner`: it has all rights without a grant, as the owner of the database or by the word of the host.
+    """
 
     actor: Actor
     grants: tuple[Grant, ...] = ()
     via: str = ""
     executor: str = ""
+    owner: bool = False
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -70,6 +75,8 @@ def rank_on(login: Login, workflow: str) -> int:
 
 def allowed(login: Login, who: Who, workflow: str = "", *, read: bool = True, executor: str = "") -> Verdict:
     """Whether a login may use a verb. `workflow` is that of the subject; empty: the verb has no such subject."""
+    if login.executor and (who == "task" or (who == "anyone" and not read)):
+        return Verdict(False, needs="the login of a person")
     if who in ("anyone", "task"):
         return YES
     if who == "executor":
@@ -79,6 +86,8 @@ def allowed(login: Login, who: Who, workflow: str = "", *, read: bool = True, ex
         return HIDDEN
     if who == "admin" and not workflow and not is_admin(login.grants):
         return Verdict(False, needs="admin")  # access and traces reach all workflows
+    if workflow == RULER.workflow and not read:  # a message to it is a rule: its verbs ask with `read`
+        return Verdict(False, needs="the verbs of its own")
     if workflow.startswith(OWN):
         return _on_built_in(rank, read)
     return YES if rank >= RANK[who] else Verdict(False, needs=who)

@@ -104,6 +104,10 @@ class Engine(Client):
             for shard in self._running.shards:
                 shard.add(cast(Workflow, workflow), register.active)
 
+    def runnable(self, workflow: Any) -> Any:
+        """A definition that came as data, as this engine would run it."""
+        return self._restore_one(workflow.stored) or workflow
+
     async def _refuse_start(self, workflow: Startable[Any]) -> None:
         """`NotInstalled` or `SecretMissing`, before anything starts, for what a definition names and is not here."""
         for kind in getattr(workflow, "tools", ()):

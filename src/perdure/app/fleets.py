@@ -60,7 +60,7 @@ async def joined(url: str, setup: Setup, prepare: Callable[[Queries], Awaitable[
             return setup.shard(store, shared.faces(), connection, number=number, shards=shards, poll=POLL)
 
         fleet = Fleet(database, setup.owner, make)
-        connection = FleetConnection(database.queries, setup.failed, fleet)
+        connection = FleetConnection(database.queries, setup.failed, fleet, database.relay)
         database.listen(fleet.hinted)
         await fleet.open()
         yield Member(fleet, connection, setup.serving.workers(database.jobs))
@@ -73,6 +73,6 @@ async def connected(url: str) -> AsyncIterator[RemoteConnection]:
     database = await PostgresDatabase.open(url)
     try:
         database.listen(lambda word: None)  # what it hears counts as a change
-        yield RemoteConnection(database.queries)
+        yield RemoteConnection(database.queries, database.relay)
     finally:
         await database.close()

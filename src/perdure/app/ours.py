@@ -32,7 +32,10 @@ _PROCESS: Final = re.compile(r"^(\{\s*)?[\"']?(format|steps)\b", re.MULTILINE)
 
 
 class FileKind(NamedTuple):
-    """What the definition in a file is. `problems`: all that is wrong with a file, where no definition tells that."""
+    """What the definition in a file is. `problems`: all that is wrong with a file, where no definition tells that.
+
+    `simulate`: the command that runs the definition on stubs.
+    """
 
     noun: str
     load: Callable[[str], Any]
@@ -40,6 +43,7 @@ class FileKind(NamedTuple):
     kept: Callable[[Client], Definitions]
     problems: Callable[[str], Sequence[Any]] | None = None
     schema: Callable[[], dict[str, Any]] | None = None
+    simulate: tuple[str, ...] = ()
 
 
 def kind_of_file(file: str) -> FileKind:
@@ -144,6 +148,7 @@ PLAYBOOK: Final = FileKind(
     lambda text: load_playbook(f"{text}\n"),
     lambda client: client.playbooks,
     playbook_problems,
+    simulate=("playbooks", "simulate"),
 )
 
 SCHEMAS: Final = {kind.noun: kind.schema for kind in (PROCESS, PLAYBOOK) if kind.schema is not None}

@@ -55,6 +55,9 @@ class BulkMachine:
 
     def deliver(self, event: Event, moment: Moment) -> Decision:
         match event:
+            case Started(parent=parent) if parent is not None:  # a workflow would act in the name that it gives
+                refused = Failure("Refused", "a bulk is asked for by a person, and is no child of a workflow")
+                return Decision(outcome=Outcome(Status.FAILED, error=refused))
             case Started():
                 work = from_plain(decode(event.input), BulkWork)
                 self._state = BulkState(work, event.generation)

@@ -64,6 +64,8 @@ class PlainParams(Data):
 class EffectHandler:
     """See `effect_handler`. Called, it is the plain function."""
 
+    dialect = "cell"  # by it a command finds the handlers of a module
+
     def __init__(self, effect: type[Effect] | str, function: Callable[..., Any]) -> None:
         self.function = function
         self.is_async = inspect.iscoroutinefunction(function)

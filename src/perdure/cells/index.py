@@ -109,7 +109,7 @@ class CellIndex:
         return ((item.key, item.entry) for item in islice(items, limit))
 
     def proof(self, key: bytes) -> list[bytes]:
-        """The nodes that show, to whoever knows the root, which entry a key has, or that it has none: see `verify`."""
+        """The nodes that show, for a known root, which entry a key has, or that it has none: see `verify`."""
         return [body for body, _ in self._down(_path(key))]
 
     def update(self, changes: Iterable[tuple[bytes, Entry | None]]) -> CellIndex:

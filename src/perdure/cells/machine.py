@@ -66,7 +66,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def split(snapshot: bytes) -> tuple[bytes, bytes]:
-    """The state in a machine's snapshot, and the rest: whoever keeps many of them keeps states by their digests."""
+    """The state in a machine's snapshot, and the rest: a snapshot of a world keeps states by their digests."""
     kept = _snapshot_decoder.decode(snapshot)
     return kept.state, _encoder.encode(_Snapshot(b"", kept.manifest, kept.open))
 
@@ -217,7 +217,7 @@ class CellMachine:
         moment: Moment,
         what: str = "the receipt",
     ) -> Decision:
-        """The payload is not of this effect. The intent of a receipt is settled: nobody will answer it again."""
+        """The payload is not of this effect. The intent of a receipt is settled: no other answer will come."""
         code, message = type(error).__name__, str(error)
         then = moment.recorded  # a later version may have other words for it: those of that day were delivered
         if not self._definition.takes_rejected:

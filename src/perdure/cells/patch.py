@@ -1,6 +1,6 @@
 """Patches: how one manifest becomes another. Each change carries the hash of what it replaces.
 
-So a patch that was made for one manifest does not silently change another: what somebody else changed meanwhile is
+So a patch that was made for one manifest does not silently change another: what another person changed meanwhile is
 `StalePatch`, and nothing of the patch happens.
 """
 

@@ -136,7 +136,7 @@ def _patched(manifest: Manifest, patch: Any) -> Manifest:
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """A whole manifest that somebody wants in force at once."""
+    """A whole manifest that is to be applied at once."""
     try:
         manifest = read(decode(data))
         check(manifest)

@@ -2,7 +2,7 @@
 
 It is an instance like any other: what it takes and decides is in the journal, so the order of events and of changes to
 the manifest is the journal's order. Events become facts, which the kernel routes by the manifest in force. Rules
-(messages named `sys/...`) are answered: whoever asked reads the answer by the id of the message.
+(messages named `sys/...`) are answered: the caller reads the answer by the id of the message.
 """
 
 from __future__ import annotations
@@ -164,6 +164,8 @@ class WorldMachine:
 
     def _rule(self, message: Message) -> Decision:
         """What is asked is done, or refused with a code; both are recorded, and answered."""
+        if message.sender:
+            return _refused(message, "bad-rule", f"{message.sender} is an instance: rules are asked by people")
         try:
             body = decode(message.body)
             publish, answer = self._ruled(message.name.removeprefix(RULING), body if isinstance(body, dict) else {})
@@ -222,7 +224,7 @@ class WorldMachine:
     def _enforce(
         self, manifest: Manifest, mode: str, left: dict[str, int] | None = None
     ) -> tuple[tuple[str, bytes], ...]:
-        """From the next entry on this manifest is in force. `left`: how many cells are to go over still, of which."""
+        """From the next entry on this manifest is in force. `left`: how many cells remain to be migrated, of which."""
         force = in_force(manifest)
         self._refuse_to_strand(force, mode, left or {})
         under_way = self._in_force.migrating if left is not None else {}
@@ -232,7 +234,7 @@ class WorldMachine:
         return ((IN_FORCE, force.encode()), (DEFINITIONS, manifest.bytes))
 
     def _refuse_to_strand(self, force: Rules, mode: str, left: dict[str, int]) -> None:
-        """Cells that are still to go over must be able to: to the same definition, or to the one that replaces it."""
+        """Cells that remain to be migrated must have a way: to the same definition, or to the one that replaces it."""
         for workflow, count in sorted(left.items()):
             version = force.versions.get(workflow)
             if version == self._in_force.versions[workflow] or (version is not None and mode == "migrate"):
@@ -245,9 +247,9 @@ class WorldMachine:
     def _migrating(
         self, manifest: Manifest, force: Rules, mode: str, under_way: dict[str, tuple[str, ...]]
     ) -> dict[str, tuple[str, ...]]:
-        """Which cells go over from here on: those that still have to and, to migrate, those whose definition changed.
+        """Which cells migrate from here on: those that remain and, in mode migrate, those whose definition changed.
 
-        They go over by the function that the new definition names, also those that could not by another one before.
+        They migrate by the function that the new definition names, also those that failed with another one before.
         """
         migrating: dict[str, tuple[str, ...]] = {}
         by_workflow = {parse_name(name).workflow: cell for name, cell in manifest.cells.items()}

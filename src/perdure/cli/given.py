@@ -28,13 +28,16 @@ def read_json(text: str, what: str) -> Any:
         raise Stopped(f"{source} cannot be used: {reason}; write it as text, or null") from error
 
 
-def read_tags(texts: Iterable[str], option: str = "--tag") -> dict[str, str]:
-    tags: dict[str, str] = {}
+def read_tags(texts: Iterable[str], option: str = "--tag") -> dict[str, Any]:
+    """NAME=VALUE is a text; NAME:=JSON a number, a bool, or a time."""
+    tags: dict[str, Any] = {}
     for text in texts:
         name, sign, value = text.partition("=")
+        typed = name.endswith(":")
+        name = name.removesuffix(":")
         if not name or not sign:
             raise Stopped(f"{option} {text!r} is no NAME=VALUE")
-        tags[name] = value
+        tags[name] = read_json(value, f"{option} {name}") if typed else value
     return tags
 
 

@@ -79,15 +79,21 @@ class Parameters:
         if strange:
             raise self._wrong(min(strange), not_taken(strange, known))
         bound: dict[str, Any] = {}
+        misfits: list[NotConvertible] = []
         for name, each in known.items():
             if name in given:
-                bound[name] = self._checked(name, given[name], json)
+                try:
+                    bound[name] = self._checked(name, given[name], json)
+                except NotConvertible as misfit:
+                    misfits.append(misfit)
             elif "default" in each:
                 bound[name] = each["default"]
             elif each["way"] == "needed":
-                raise self._wrong(name, f"no argument {name!r}")
+                misfits.append(self._wrong(name, f"no argument {name!r}"))
             elif each["way"] == "positional":
                 bound[name] = []
+        if misfits:
+            raise misfits[0].beside(misfits[1:])
         return bound
 
     def _checked(self, name: str, value: Any, json: bool) -> Any:

@@ -109,8 +109,14 @@ class Signature:
         self._named(args, kwargs)  # refuses a wrong call
         given = self._signature.bind(*args, **kwargs).arguments
         values: dict[str, Any] = {}
+        misfits: list[NotConvertible] = []
         for name, item in given.items():
-            values[name] = self._read(name, list(item) if self._kinds[name] is _REST else item, json=True)
+            try:
+                values[name] = self._read(name, list(item) if self._kinds[name] is _REST else item, json=True)
+            except NotConvertible as misfit:
+                misfits.append(misfit)
+        if misfits:
+            raise misfits[0].beside(misfits[1:])
         return self.bind(*self._spread(values))
 
     def call_args(self, plain: Mapping[str, Any], strict: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -252,8 +252,8 @@ def apply(console: Console, target: str, mode: Any) -> None:
 
 @define("manifest migrate")
 def migrate(console: Console) -> None:
-    """After `perdure manifest apply --mode migrate`, which lets each cell go over when it is next used. Cells that
-    could not go over, and are stuck at that, try again.
+    """After `perdure manifest apply --mode migrate`, which migrates each cell when it is next used. Cells that
+    failed to migrate, and are stuck at that, try again.
     """
     count = _ask(console, lambda rules: rules.migrate())
     console.answer({"migrated": count}, f"{count} cells were told to go over")

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import click
 
 from perdure.app.ours import load_playbook
+from perdure.cli.commands.code import tell_preview
 from perdure.cli.console import Console, define
 from perdure.cli.exits import Exit, Stopped
 from perdure.cli.given import json_or_text, read_json, with_sets
@@ -105,9 +106,13 @@ def put(console: Console, file: str, activate: bool, by: str | None) -> None:
 @define("playbooks activate")
 @click.argument("name")
 @click.argument("version")
+@click.option("--dry-run", is_flag=True, help="Only tell what it would do with live instances.")
 @click.option("--by", metavar="NAME", help="Who says so.")
-def activate(console: Console, name: str, version: str, by: str | None) -> None:
+def activate(console: Console, name: str, version: str, dry_run: bool, by: str | None) -> None:
     name = name.replace("/", ".")
+    if dry_run:
+        tell_preview(console, name, version)
+        return
 
     async def activate(client: Client) -> None:
         await client.playbooks.activate(name, version, by=by)

@@ -11,6 +11,7 @@ import click
 
 from perdure.app.definitions import restored_one
 from perdure.app.ours import load_process
+from perdure.cli.commands.code import tell_preview
 from perdure.cli.console import Console, define
 from perdure.cli.exits import Stopped
 from perdure.cli.load import load
@@ -144,9 +145,13 @@ def put(console: Console, target: str, activate: bool, person: str | None) -> No
 @define("processes activate")
 @click.argument("name")
 @click.argument("version")
+@click.option("--dry-run", is_flag=True, help="Only tell what it would do with live instances.")
 @click.option("--as", "person", metavar="ID", envvar="PERDURE_ACTOR", show_envvar=True, help="Who acts.")
-def activate(console: Console, name: str, version: str, person: str | None) -> None:
+def activate(console: Console, name: str, version: str, dry_run: bool, person: str | None) -> None:
     """Instances that run stay on the version that they started with."""
+    if dry_run:
+        tell_preview(console, name, version)
+        return
     actor = None if person is None else Actor(person)
 
     async def activate(client: Client) -> None:

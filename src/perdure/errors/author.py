@@ -267,7 +267,7 @@ class NotAwaited(AuthorError):
 class Deadlock(AuthorError):
     """The flow waits for something that nothing can bring: no step, timer, message or child is open.
 
-    Usual causes: an `asyncio.Event` that nobody sets, a `Queue` that nobody fills, a lock taken twice.
+    Usual causes: an `asyncio.Event` that is never set, a `Queue` that is never filled, a lock taken twice.
     """
 
     def __init__(self, where: str) -> None:

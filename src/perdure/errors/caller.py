@@ -220,7 +220,7 @@ class NotEntered(CallerError, AttributeError):
 
 
 class NotInThisProcess(CallerError):
-    """Frames are seen in the process of the engine only: they are never written down, so nobody else can read them.
+    """On SQLite frames are seen in the process of the engine only: they are never written down.
 
     Call `handle.stream()` on a handle of the engine itself. For other processes let the flow say it durably, with
     `ctx.publish(name, value)`, which `await handle.read(name)` reads from everywhere.

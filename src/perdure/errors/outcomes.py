@@ -140,7 +140,7 @@ class Denied(OperationFailed):
 
 
 class TaskExpired(OperationFailed):
-    """Nobody answered a task until its `expire`. `name` is that of the task."""
+    """A task had no answer until its `expire`. `name` is that of the task."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(name, text)

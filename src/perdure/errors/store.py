@@ -59,7 +59,7 @@ class Fenced(StoreError):
 class LeaseLost(Fenced):
     """This engine may no longer own its shard. Whether the commit that was under way was written is not known here.
 
-    Whoever waited for that commit hears a `StoreFailed`; all else was surely not written.
+    Callers that waited for that commit hear a `StoreFailed`; all else was surely not written.
     """
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 from .base import CallerError, Problem
 
@@ -29,19 +31,35 @@ class NotConvertible(CallerError):
     """This value does not have the type that its receiver is annotated with.
 
     `path` names the field, `expected` the annotation, `found` what came instead, `where` the workflow or function
-    that receives it. Nothing was recorded: correct the value and call again.
+    that receives it. `problems` has every field that does not fit, each with its JSON pointer. Nothing was recorded:
+    correct the value and call again.
     """
 
-    def __init__(self, path: str, expected: str, found: str, where: str = "") -> None:
-        super().__init__(path, expected, found, where)
+    def __init__(self, path: str, expected: str, found: str, where: str = "", problems: Iterable[Problem] = ()) -> None:
         self.path = path
         self.expected = expected
         self.found = found
         self.where = where
+        self.problems = tuple(problems) or (Problem(pointer_of(path), f"expected {expected}, found {found}"),)
+        super().__init__(path, expected, found, where, self.problems)
+
+    def beside(self, others: Iterable[NotConvertible]) -> NotConvertible:
+        """This error, with the problems of others about the same value."""
+        problems = [*self.problems, *(problem for other in others for problem in other.problems)]
+        return NotConvertible(self.path, self.expected, self.found, self.where, problems)
 
     def __str__(self) -> str:
         prefix = f"{self.where}: " if self.where else ""
         return f"{prefix}{self.path}: expected {self.expected}, found {self.found}"
+
+
+_PART: Final = re.compile(r"\.([^.\[]+)|\[(?:'((?:[^'\\]|\\.)*)'|([^\]]*))\]")
+
+
+def pointer_of(path: str) -> str:
+    """The JSON pointer of a place that is written as `$.items[0]['unit price']`."""
+    parts = [first or second or third for first, second, third in _PART.findall(path)]
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
 
 
 class NotCanonical(CallerError):

@@ -42,7 +42,7 @@ class Requests:
 
 
 class BlobEffects:
-    """`now`: the time in nanoseconds. A young blob is safe from whoever collects garbage."""
+    """`now`: the time in nanoseconds. A young blob is safe from garbage collection."""
 
     def __init__(self, queries: Queries, now: Callable[[], int]) -> None:
         self._queries = queries
@@ -62,7 +62,7 @@ class BlobEffects:
 class Steps:
     """The handler of the effect of this name. `find` gives the function of a step by its place; None: there is none.
 
-    Whoever writes the event may name any place. So nothing is imported for it: only a function that its author made a
+    The sender of the event may name any place. So nothing is imported for it: only a function that its author made a
     step, in a module that this process has imported, is run.
     """
 

@@ -55,7 +55,7 @@ class EffectsExecutor:
         self._handlers = {handler.effect: handler for handler in handlers}
 
     def listen(self, framed: Framed) -> None:
-        """Frames come from the executors that perform. Whoever listens to those hears them through this one."""
+        """Frames come from the executors that perform. Their listener hears them through this one."""
 
         def redacted(intent: bytes, frame: Frame) -> None:
             redaction = self._redactions.get(intent)

@@ -21,7 +21,7 @@ NUMBER_MAX: Final = 2**63
 
 
 def progress(done: float, total: float | None = None, note: str = "") -> None:
-    """Say how far the running step is. Seen live by whoever looks; never recorded. `NotInStep` outside of steps."""
+    """Say how far the running step is. Seen live; never recorded. `NotInStep` outside of steps."""
     about = step_info()
     if not (_is_number(done) and (total is None or _is_number(total)) and is_text(note)):
         raise BadCall(
@@ -69,7 +69,7 @@ class LoopOutlet:
         if threading.get_ident() == self._thread:
             self._arrived(about, news)
         else:
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
+            with suppress(RuntimeError):  # the loop is closed: no listener is left
                 self._loop.call_soon_threadsafe(self._arrived, about, news)
 
     def _arrived(self, about: StepInfo, news: News) -> None:

@@ -1,7 +1,7 @@
 """Hooks: functions of the author that hear of failures. Whatever one does, it has no effect on what it hears of.
 
 Each call is a task on the engine's loop, begun in the order of the failures; a plain function runs in a daemon thread,
-so that one that blocks stalls nobody. An error in a hook is logged. What runs when the engine closes is cut.
+so that a hook that blocks stalls no other. An error in a hook is logged. What runs when the engine closes is cut.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Hooks:
     def __init__(self, *, cut_seconds: float = CUT_SECONDS) -> None:
         self._cut_seconds = cut_seconds
         self._loop = asyncio.get_running_loop()
-        self._context: Context = copy_context()  # of whoever opened the engine, as for steps
+        self._context: Context = copy_context()  # of the code that opened the engine, as for steps
         self._threads = Threads("perdure-hook")
         self._waiting: deque[Report] = deque()
         self._running: dict[asyncio.Task[None], Report] = {}

@@ -35,7 +35,7 @@ class Outlet(Protocol):
 class StepInfo(msgspec.Struct, eq=False, gc=False):
     """The step that is running now. `attempt` counts from 1; `delivery` grows when a crash ran it again."""
 
-    # Name and key are made when somebody asks for them; another process is told them as text.
+    # Name and key are made when they are asked for; another process is told them as text.
     _instance: Address | str
     location: str
     attempt: int
@@ -81,7 +81,7 @@ class StepInfo(msgspec.Struct, eq=False, gc=False):
 
     @property
     def cancelled(self) -> bool:
-        """Nobody waits for this step any more. A thread cannot be stopped: long ones should look here."""
+        """The result of this step is not needed any more. A thread cannot be stopped: long ones should look here."""
         return self._cancelled
 
     def cancel(self) -> None:

@@ -32,7 +32,7 @@ class InlineExecutor:
         self.slots = slots
         self._loop = asyncio.get_running_loop()
         self._outlet = LoopOutlet(self._loop)
-        self._context: Context = copy_context()  # of whoever opened the engine, not of whoever called it last
+        self._context: Context = copy_context()  # of the code that opened the engine, not of its last caller
         self._waiting: OrderedDict[bytes, tuple[Publication, Answered]] = OrderedDict()  # not begun, oldest first
         self._tasks: dict[bytes, asyncio.Task[None]] = {}  # begun
         self._worker: asyncio.Task[None] | None = None  # the task that begins them
@@ -132,7 +132,7 @@ class InlineExecutor:
         try:
             receipt = info.ok(await work.function(*work.args, **work.kwargs), work.returns)
         except asyncio.CancelledError as error:
-            if intent not in self._tasks:  # stopped: nobody wants a receipt
+            if intent not in self._tasks:  # stopped: no receipt is needed
                 about.cancel()
                 raise
             receipt = info.error(error)

@@ -158,7 +158,7 @@ class ChildProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether there is a process that nobody has waited for yet."""
+        """Whether there is a process that was not waited for yet."""
         return self._process is not None and self._process.returncode is None
 
     def ask(self, request: bytes) -> bytes | None:
@@ -166,7 +166,7 @@ class ChildProcess:
         process = self._process
         if self.doomed:  # stopped before it was asked
             return None
-        if process is None or process.poll() is not None:  # new, or killed by somebody while it was idle
+        if process is None or process.poll() is not None:  # new, or killed while it was idle
             self._let_go()
             process = self._spawn()
         assert process.stdin is not None

@@ -89,7 +89,7 @@ class Redaction:
     def filter(self, record: logging.LogRecord) -> bool:
         if self._shown:
             record.msg, record.args = _message(record), None
-            if record.exc_info:  # as text from here on: whoever formats it later would ask the exception again
+            if record.exc_info:  # as text from here on: a later formatter would ask the exception again
                 record.exc_text = _FORMATTER.formatException(record.exc_info)
                 record.exc_info = None
             for name, value in list(vars(record).items()):

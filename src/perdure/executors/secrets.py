@@ -104,7 +104,7 @@ def _like(value: list[Any] | tuple[Any, ...], items: list[Any]) -> Any:
 
 
 class MappingSecrets:
-    """Secrets that somebody else has fetched, and for tests."""
+    """Secrets that were fetched before, and for tests."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)

@@ -220,7 +220,7 @@ class Keyring:
                 self.verify(envelope(outside, address.workflow, address.key, intent, receipt), receipt.by.signature)
             except BadSignature as error:
                 return str(error)
-            except PerdureError as error:  # whoever posts a receipt posts any bytes, and errors of any depth
+            except PerdureError as error:  # a receipt from outside may have any bytes, and errors of any depth
                 return f"it cannot be read, so nobody signed it: {error}"
             return ""
 

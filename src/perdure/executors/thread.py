@@ -38,7 +38,7 @@ class ThreadExecutor:
     def __init__(self, slots: int = 32, *, idle_seconds: float = IDLE_SECONDS) -> None:
         self.slots = slots
         self._outlet = LoopOutlet(asyncio.get_running_loop())
-        self._context: Context = copy_context()  # of whoever opened the engine, not of whoever called it last
+        self._context: Context = copy_context()  # of the code that opened the engine, not of its last caller
         self._threads = Threads("perdure-thread", idle_seconds)
         self._calls: CallQueue[_Call] = CallQueue(slots, self._begin)
         self._inline = InlineExecutor()  # awaits what a sync function gave instead of a result
@@ -114,7 +114,7 @@ class _Call:
 
 
 def _drop(awaitable: Awaitable[Any]) -> None:
-    """Nobody will await it, and Python need not complain of that. Does nothing to one that has ended."""
+    """It is not awaited, and Python need not complain of that. Does nothing to one that has ended."""
     if inspect.iscoroutine(awaitable):
         awaitable.close()
 
@@ -144,7 +144,7 @@ class CallQueue(Generic[C]):
         return True
 
     def remove(self, intent: bytes) -> C | None:
-        """Nobody wants the call any more. The call, if it was running: its slot is free from now on."""
+        """The call is not needed any more. The call, if it was running: its slot is free from now on."""
         self._waiting.pop(intent, None)
         call = self._running.pop(intent, None)
         self._fill()
@@ -211,7 +211,7 @@ class Threads:
     def _tell(self, callback: Callable[..., None], *args: Any) -> bool:
         try:
             self._loop.call_soon_threadsafe(callback, *args)
-        except RuntimeError:  # the loop is closed: this thread was abandoned, and nobody is left to hear it
+        except RuntimeError:  # the loop is closed: this thread was abandoned, and no listener is left
             return False
         return True
 

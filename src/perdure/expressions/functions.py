@@ -501,7 +501,7 @@ def unique(meter: Meter, items: list[Any], keys: list[Any] | None = None) -> lis
 
 
 def _identity(meter: Meter, value: Any, depth: int = 0) -> Any:
-    """What is equal for equal values, and safe to hash: nobody can choose numbers whose hashes collide."""
+    """What is equal for equal values, and safe to hash: no input can choose numbers whose hashes collide."""
     value = opened(value)
     meter.spend(1)
     if depth > DEPTH_MAX:

@@ -42,6 +42,7 @@ from perdure.kernel.problem import Hook
 from perdure.kernel.receipt import Failure
 from perdure.kernel.routing import Subscription
 
+from .forms import messages_of
 from .scope import text
 
 if TYPE_CHECKING:
@@ -255,6 +256,10 @@ class Flow(Generic[P, R]):
         self._warned = False
         self._warnings: dict[str | tuple[str, type[Warning], int], int] = {}  # for Python's own register
 
+    def message_schemas(self) -> dict[str, list[dict[str, Any]]]:
+        """The messages that its code receives, by name, with the schemas of their types."""
+        return messages_of(self.function)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R]:
         """Plain call, for unit tests of the body with a context of the caller's own."""
         return self.function(*args, **kwargs)
@@ -449,7 +454,7 @@ def seconds(duration: Duration) -> float:
 
 
 def nanoseconds(duration: Duration) -> int:
-    """Never more than a row can hold: whoever waits for longer than that waits for two centuries."""
+    """Never more than a row can hold: a longer wait would take two centuries."""
     return round(min(max(seconds(duration), -9e9), 9e9) * 1e9)
 
 

@@ -63,7 +63,7 @@ def in_order(decision: Decision, recorded: Decision) -> Decision:
 class Removed:
     """An operation that the code no longer has, with all that it had inside, in an instance that has begun it.
 
-    What older code opened there is opened again, as it is recorded, and nobody looks at its answers. The flow goes on
+    What older code opened there is opened again, as it is recorded, and its answers are not used. The flow goes on
     in the delivery in which it went on then. A cancel takes back what is open, as it did then, and what older code
     cleaned up after it is waited for.
     """

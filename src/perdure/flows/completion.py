@@ -43,7 +43,7 @@ class Places:
 
 
 def given_to_as_completed() -> Any:
-    """What the call of `as_completed` that asks for a task right now was given; None: somebody else asks."""
+    """What the call of `as_completed` that asks for a task right now was given; None: another caller asks."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_name in _MAKERS:
         frame = frame.f_back

@@ -27,7 +27,7 @@ from perdure.kernel.events import Address
 from perdure.kernel.moment import TIME_MAX, at_of, when
 from perdure.kernel.receipt import Receipt
 from perdure.kernel.rows import RESPONSE
-from perdure.kernel.tags import objection
+from perdure.kernel.tags import TagValue, kept, objection
 from perdure.kernel.task import TASK
 
 from . import iterations, messages, parallel
@@ -71,11 +71,18 @@ def running_context() -> Context | None:
 def _tags(tags: Any) -> dict[str, str]:
     if tags is None:
         return {}
-    if not isinstance(tags, Mapping) or not all(isinstance(each, str) for pair in tags.items() for each in pair):
-        raise BadCall(f"tags are texts by name, found {tags!r}")
+    if not isinstance(tags, Mapping) or not all(
+        isinstance(name, str) and isinstance(value, TagValue) for name, value in tags.items()
+    ):
+        raise BadCall(f"tags are texts, numbers, bools or times by name, found {tags!r}")
+    found = {}
     for name, value in tags.items():
-        text(name + value, "a tag")
-    return dict(tags)
+        if isinstance(value, str):
+            text(name + value, "a tag")
+        elif against := objection("a", value):
+            raise BadCall(against)
+        found[name] = value if isinstance(value, str) else kept(value)
+    return found
 
 
 RemovedKind = Literal[
@@ -108,7 +115,7 @@ class Context:
 
     @property
     def started_by(self) -> str | None:
-        """The id of the actor who started this instance, `engine.start(..., by="ann")`; None: nobody was named."""
+        """The id of the actor who started this instance, `engine.start(..., by="ann")`; None: no actor was named."""
         return self._machine.started_by
 
     def now(self) -> datetime:
@@ -279,12 +286,15 @@ class Context:
         published = text(name, "a published name"), limited(encode(to_plain(value)), f"published value {name!r}")
         self._machine.saying().published.append(published)
 
-    def tag(self, name: str, value: str | None) -> None:
-        """Give this instance a tag, or another value of one, by which lists find it; None removes it."""
+    def tag(self, name: str, value: TagValue | None) -> None:
+        """Give this instance a tag, or another value of one, by which lists find it; None removes it.
+
+        A tag is a text, a number, a bool or a time: lists compare numbers and times with `<` and `>`.
+        """
         against = objection(name, value)
         if against:
             raise BadCall(f"ctx.tag(name, value): {against}")
-        self._machine.saying().tags.append((name, value))
+        self._machine.saying().tags.append((name, None if value is None else kept(value)))
 
     # ---- other instances -----------------------------------------------------------------------------------
 
@@ -295,7 +305,7 @@ class Context:
         key: str | None = None,
         detach: bool = False,
         reuse: Literal["failed", "always"] | None = None,
-        tags: Mapping[str, str] | None = None,
+        tags: Mapping[str, TagValue] | None = None,
         delay: Duration | None = None,
         **kwargs: Any,
     ) -> Any:
@@ -316,6 +326,10 @@ class Context:
                 raise BadCall(f"ctx.child(workflow, ...): {workflow!r} is not a workflow")
             name, version, value = workflow.name, workflow.version, workflow.encode_input(args, kwargs)
         elif args:
+            if hasattr(args[0], "encode_input"):
+                raise BadCall(
+                    f"ctx.child({workflow!r}, {args[0].name}, ...): the workflow comes first, and no name before"
+                )
             raise BadCall(f"child {workflow!r} is known here by its name only: pass keyword arguments, or the workflow")
         else:
             name, version, value = workflow, "", limited(encode(to_plain(kwargs)), f"the input of {workflow}")
@@ -344,7 +358,7 @@ class Context:
         """Ask people for something, and wait for the answer. `TaskExpired` and `TaskCancelled` if none comes.
 
         `answer` is the type of the answer, or a JSON Schema: it is the form; None: the task is done or not. Who may do
-        it: `roles` and `users`, but nobody of `exclude`; `assignee` has it from the start; `managers` are roles that
+        it: `roles` and `users`, but no actor of `exclude`; `assignee` has it from the start; `managers` are roles that
         may change and cancel it. `due` is a date for lists, `expire` ends the task: a time, or a duration from now.
         """
         return await ask(self._machine, name, answer, fields)

@@ -71,7 +71,7 @@ class FlowTask(asyncio.Task[Any]):
         return self._number
 
     def cancel(self, msg: Any = None) -> bool:
-        self.get_loop().stay()  # type: ignore[attr-defined]  # whoever cancels itself ends at its next await
+        self.get_loop().stay()  # type: ignore[attr-defined]  # a task that cancels itself ends at its next await
         return super().cancel(msg)
 
 
@@ -330,7 +330,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         return None
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """asyncio reports what nobody awaited. The machine reports tasks itself, at the end of the flow."""
+        """asyncio reports tasks that were not awaited. The machine reports tasks itself, at the end of the flow."""
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         pass
@@ -429,7 +429,7 @@ def first_nanosecond(when: float) -> int:
 
 
 def _nothing() -> None:
-    """A turn that nobody took."""
+    """A turn that was not taken."""
 
 
 def _not_durable(name: str) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
 """The machine of a flow: a coroutine on a deterministic loop, and the operations that it has open.
 
-One delivery: hand the event to whoever waits for it, run the loop until nothing is ready, and answer with
+One delivery: hand the event to the operation that waits for it, run the loop until nothing is ready, and answer with
 what was opened and withdrawn meanwhile. The coroutine itself is the state; `log.py` says how it is rebuilt.
 """
 
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 
 class FlowMachine:
-    # What few instances ever have, and nobody looks at while all goes well, is not made for each of them.
-    noted_before: Collection[str] = ()  # by operations that are now decided anew
+    # What few instances ever have, and what is not read while all goes well, is not made for each of them.
+    noted_before: Collection[str] = ()  # by operations that are now decided again
     life = 0  # the entry of the last rewind
     fired = (0, "")  # the last timer of asyncio that was over, and in which entry
     rollback_opened: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class FlowMachine:
     # ---- one delivery --------------------------------------------------------------------------------------
 
     def happened(self, event: Event, moment: Moment) -> str:
-        """Tell whoever waits. The answer is the location of the operation that the event belongs to."""
+        """Tell the operation that waits. The answer is the location of the operation that the event belongs to."""
         self.moment = moment  # as `_begin`, without the calls: this is done at every step
         loop, now = self.loop, moment.at
         if now < loop.now:
@@ -371,7 +371,7 @@ class FlowMachine:
             self._add(asked)
 
     def withdraw(self, operation: Operation) -> None:
-        """Nobody waits for this operation any more. One opened in this very delivery was never asked for."""
+        """The flow does not wait for this operation any more. One opened in this very delivery was never asked for."""
         self._open_asked()
         if self._disposed or self.operations.pop(operation.id, None) is None:
             return

@@ -1,4 +1,4 @@
-"""The mailbox of a flow: messages that nobody has received yet, and receives that no message has answered.
+"""The mailbox of a flow: messages that were not received yet, and receives that no message has answered.
 
 Both sides are first in, first out, whatever the names. Everything is found by its name at once: the ten
 thousandth message costs what the first one does.

@@ -120,7 +120,7 @@ class Names:
                 self._open |= KINDS
 
     def _something(self, function: _Function, call: ast.Call) -> None:
-        """A call of nobody knows what: a variable that holds `ctx.step`, a method that is given the context."""
+        """A call of an unknown function: a variable that holds `ctx.step`, a method that is given the context."""
         first = call.args[0] if call.args else None
         if isinstance(first, ast.Constant) and isinstance(first.value, str):
             self._perhaps.add(first.value)

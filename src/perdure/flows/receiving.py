@@ -35,7 +35,7 @@ class Message(Generic[T]):
     _complete: Callable[[bytes | None], None] | None = field(default=None, compare=False, repr=False)
 
     def complete(self, response: object = None) -> None:
-        """Say that the message is dealt with, once. `response` goes to whoever asked with `handle.ask`.
+        """Say that the message is dealt with, once. `response` goes to the caller of `handle.ask`.
 
         Recorded with what the flow does next. A message that was received with `ack=True` comes again without this.
         """

@@ -39,7 +39,7 @@ def start(machine: FlowMachine, event: Started, *, new: bool) -> None:
     try:
         args, kwargs = machine.flow.signature.call_args(decode(event.input), strict=new)
         body = machine.flow.function(FlowContext(machine), *args, **kwargs)
-    except CallerError as error:  # started by name, from where nobody could check the input
+    except CallerError as error:  # started by name, where the input could not be checked
         body = _raise(error)
         due = 0 if new else due
     if due > machine.moment.at:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def stop_at(machine: FlowMachine, operation: Operation, receipt: Receipt) -> str:
-    """Nobody knows whether the step took effect: a person must say so. Nothing else is delivered before."""
+    """Whether the step took effect is unknown: a person must say so. Nothing else is delivered before."""
     effect, error = operation.effect, receipt.error or Failure("unknown", "no reason is known")
     assert type(effect) is Call, "nothing else is settled"
     location = effect.location

@@ -42,6 +42,7 @@ POLICY: Final = Policy(
     rewind=False,
     fork=False,
     wake=False,
+    verbs=("submit", "node cancel"),
     why={
         "rewind": "a graph: what failed is retried, and the rest stays done",
         "fork": "a graph: start another one, with done= what is to count as completed",

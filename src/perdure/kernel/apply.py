@@ -143,7 +143,7 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
             instance._identity = instance.kept = instance.outcome = None
         case Migrated(version=version):
             instance.definition = version
-            instance.kept = None  # an earlier try to go over, if any
+            instance.kept = None  # an earlier migration that failed, if any
         case Redelivered(intent=id, alone=alone):
             intent = instance.open[id]
             intent.delivery += 1

@@ -58,7 +58,7 @@ Standing = tuple[str, str, str]
 
 
 class WorkRow(NamedTuple):
-    """Open work that somebody must pick up: when it is due, or whoever is asked outside (`kernel/outside.py`)."""
+    """Open work: a timer or deadline with its time, or an effect for an executor outside (`kernel/outside.py`)."""
 
     intent: bytes
     instance: int
@@ -67,7 +67,7 @@ class WorkRow(NamedTuple):
 
 
 class JobRow(NamedTuple):
-    """An open call of a queue, for whoever serves that. `function` is a name; `body` has the rest (`kernel/job.py`)."""
+    """An open call of a queue, for its workers. `function` is a name; `body` has the rest (`kernel/job.py`)."""
 
     intent: bytes
     instance: int
@@ -178,7 +178,7 @@ class Batch:
         self.tasks: dict[int, TaskRows] = {}
         self.revived: list[int] = []  # had failed, and go on: the store looks whether they were forgotten meanwhile
         self.size = 0
-        self.light = 0  # entries that nobody waits for: they may wait for those that somebody does
+        self.light = 0  # entries without a waiting caller: they may wait for entries with one
         self.early: list[Publication] = []  # before the commit: calls that need not be durable
         # after the commit
         self.publications: dict[bytes, Publication] = {}
@@ -189,7 +189,7 @@ class Batch:
         self.ended: list[tuple[int, Address, Outcome]] = []
         self.stuck: list[tuple[int, Address, Stuck]] = []
         self.reports: list[Report] = []
-        self.audits: list[str] = []  # what was refused that somebody should look at
+        self.audits: list[str] = []  # refusals that operators should look at
         self.done_with: list[int] = []
 
     @property

@@ -1,8 +1,8 @@
-"""The cache of instances: which instances of a shard are in memory, and what waits for those that are not.
+"""Cache of loaded instances of a shard, with the events queued for instances still loading.
 
 An instance comes in when it is loaded or when it starts, and goes when it has ended, when there are too many, or when
 their states are too large. What is offered to one that is away waits, and `wanted` names it. Only what is durable may
-go. Nothing is decided or recorded here, and nobody gets a turn: that is the kernel's.
+go. The cache decides and records nothing, and gives no turns: the kernel does.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -74,7 +74,7 @@ class InstanceCache:
                 yield from instance.mailbox
         for instance in ready:
             if instance.id == 0 and self._by_address.get(instance.address) is not instance:
-                yield from instance.mailbox  # of an id that nobody has
+                yield from instance.mailbox  # of an id that no instance has
         for offers in self._absent.values():
             yield from offers
 

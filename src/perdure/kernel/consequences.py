@@ -107,7 +107,7 @@ class Consequences:
     def _stop(  # noqa: PLR0917
         self, instance: Instance, entry: Entry, event: Event, intent: Intent, batch: Batch, cause: Cause
     ) -> None:
-        """Any other intent was closed: by a receipt, or because nobody wants its answer any more."""
+        """Any other intent was closed: by a receipt, or because its answer is not needed any more."""
         effect = intent.effect
         if type(effect) is Call:
             self._slots.stop(intent.id, effect)

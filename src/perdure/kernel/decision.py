@@ -39,11 +39,11 @@ class Send(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A domain event: announced to whoever subscribed, in the order of the subscriptions."""
+    """A domain event: announced to its subscribers, in the order of the subscriptions."""
 
     name: str
     body: bytes
-    id: str = ""  # whoever heard of it before does not hear it again
+    id: str = ""  # a subscriber that has heard it does not hear it again
     correlation: str = ""
 
 
@@ -70,7 +70,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     intents: tuple[bytes, ...] = ()
     """The ids of what `open` asks for, from a machine that knows them; else the kernel derives them. Not recorded."""
     respond: tuple[tuple[str, bytes], ...] = ()
-    """Answers to messages that came at any time before, by the message's id. Whoever asked may read them for ever."""
+    """Answers to messages that came at any time before, by the message's id. Callers may read them for ever."""
     reports: tuple[Report, ...] = ()
     """Which hooks hear of which problems once this is durable. Not recorded, and empty in a replay."""
     ids: tuple[bytes, ...] = ()

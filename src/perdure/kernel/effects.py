@@ -36,7 +36,7 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
     location: str
     names: tuple[str, ...] = ()
     due: int | None = None
-    params: bytes | None = None  # for somebody outside, who answers with a receipt
+    params: bytes | None = None  # for an executor outside, which answers with a receipt
 
 
 class Child(msgspec.Struct, frozen=True, gc=False):
@@ -66,7 +66,7 @@ OURS: Final = frozenset({"inline", "thread", "process", "effects"})
 
 
 def is_queued(effect: Effect) -> bool:
-    """Whether a call is for whoever serves its queue. While it is open and not held, it has a row among the jobs."""
+    """Whether a call is for the workers of its queue. While it is open and not held, it has a row among the jobs."""
     return type(effect) is Call and effect.executor not in OURS
 
 

@@ -150,6 +150,12 @@ def decode(seq: int, instance: int, at: int, body: bytes, patterns: Patterns) ->
     return Entry(seq, instance, raw.number, at, raw.event, decision, raw.held, raw.patterns, behind=raw.behind)
 
 
+def event_of(body: bytes) -> Event:
+    """The event of a row alone: it needs no registry, so rows may be read from the middle on."""
+    payload = unseal(body)
+    return _short_decoder.decode(payload)[1] if body[1] == _SHORT else _decoder.decode(payload).event
+
+
 def encode_run(deliveries: Iterable[tuple[int, int, Event, Decision]]) -> Iterator[bytes]:
     """Bodies of deliveries (number, time, event, decision) that are kept by themselves, outside of a journal."""
     patterns = Patterns()

@@ -24,7 +24,7 @@ Ref = Address | int
 
 
 class Parent(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Who started an instance. Without an intent it is a note for people: nobody waits for an answer."""
+    """Who started an instance. Without an intent it is a note for people: no instance waits for the outcome."""
 
     instance: int
     intent: bytes
@@ -83,7 +83,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="m"):
     body: bytes
     id: str = ""  # a message whose id was seen before is dropped; empty: never dropped
     sender: str = ""
-    correlation: str = ""  # what belongs together, in the words of whoever sent the first of it
+    correlation: str = ""  # what belongs together, as the first sender named it
     asked: Asked | None = None
     intent: bytes = b""  # the open wait that it answers; stale if that is not open; empty: any
 
@@ -98,7 +98,7 @@ class CancelAsked(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="c
 
 
 class Woken(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="w"):
-    """Somebody says: sleep no longer. `location`: of one sleep; empty: of all."""
+    """A caller ends a sleep. `location`: of one sleep; empty: of all."""
 
     location: str = ""
     asked: Asked | None = None
@@ -121,24 +121,24 @@ class Settled(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="k"):
 class Rewound(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="b"):
     """A person says: go on from an earlier place, or do again what failed. From now on `past` is what happened.
 
-    The machine is made anew and told its past (see `past.py`); all that it then has open is opened again, except for
+    A new machine is made and told its past (see `past.py`); all that it then has open is opened again, except for
     what is open still and named in `open`. Everything else that was open is dropped.
     """
 
     past: bytes
     to: str = ""  # the location that is gone back to; empty: what failed is done again
-    open: tuple[bytes, ...] = ()  # intents of the past that nobody answered yet; chosen by the kernel among these
+    open: tuple[bytes, ...] = ()  # intents of the past without a receipt; chosen by the kernel among these
     after: int = 0  # the entry of the rewind before this one: a past is made from a history that others may change
     force: bool = False  # drop what is running, too
     renew: tuple[str, ...] | None = ()  # locations whose work is another than before, with a new key; None: all
-    again: tuple[str, ...] = ()  # locations that failed; their timers run anew
+    again: tuple[str, ...] = ()  # locations that failed; their timers start again
     asked: Asked | None = None
 
 
 class Migrated(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="g"):
     """The rules say: go on under another definition. That, and its hash, are filled in when it is taken.
 
-    The machine is made anew, by the new definition, from what the old one held; see `Decision.begin`.
+    A new machine is made, by the new definition, from what the old one held; see `Decision.begin`.
     """
 
     version: str = ""

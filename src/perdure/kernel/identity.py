@@ -36,7 +36,7 @@ class Identity:
     def idempotency_key(self, location: str, life: int = 0) -> str:
         """Equal for all attempts and all deliveries at a location, different for everything else.
 
-        `life` is that of the call: whoever rewinds an instance, or undoes a step, wants it done anew.
+        `life` is that of the call: after a rewind, or the undo of a step, the call is other work.
 
         The recorded seed is part of it: the same key in another database (a test, a fresh start) is another instance,
         and must not be taken for this one by a payment provider.

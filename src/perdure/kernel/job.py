@@ -1,7 +1,7 @@
 """Jobs: open calls of a queue, as workers find them, and who may answer them.
 
 The row of a job is a pure function of the open intent, so it can be rebuilt from the journal. Who has claimed it is
-known to the table alone: that is lost with it, and then nobody has.
+known to the table alone: that is lost with it, and then the job is free.
 """
 
 import msgspec
@@ -70,6 +70,6 @@ class _Known(Identity):
 
 
 def asked(call: Call, delivery: int) -> Outside:
-    """A job in the words of whoever is asked outside: what a signed receipt is an answer to."""
+    """A job as an executor outside sees it: what a signed receipt is an answer to."""
     params = decode(call.params) if call.params else {}
     return Outside(params.get("call", ""), call.executor, params, entry=delivery)

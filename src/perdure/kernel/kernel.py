@@ -2,7 +2,7 @@
 
     offer(offer)          an event for an instance; if the instance is not in memory, `cache.wanted` names it
     adopt(ref, record)    the runtime loaded it (or found nothing)
-    advance(batch, now)   deliver one event to each ready instance in turn, until nobody is ready or the batch is full
+    advance(batch, now)   deliver one event to each ready instance in turn, until none is ready or the batch is full
     close(batch)          nothing that was caused here may be lost: undelivered events become inbox rows
     committed(batch)      the batch is durable: instances may be evicted again
 
@@ -300,7 +300,7 @@ class Kernel:
         if type(event) is Message and (instance.id == 0 or instance.ended):
             event = creation.made_by(self, instance, event)
         elif type(event) is Retried and type(instance.kept) is Migrated:
-            event = Migrated()  # to what is in force now: that may be another definition than it could not go over to
+            event = Migrated()  # to what is in force now: it may be another definition than the one that failed
         answer = refusal(instance, event, self.workflows, rules, heard=offer.ticket is not None)
         if answer is not None:
             unrecorded.note(self, instance, event, answer)

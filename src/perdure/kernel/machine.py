@@ -91,7 +91,7 @@ class Workflow(Protocol):
 
 @runtime_checkable
 class Governed(Workflow, Protocol):
-    """A definition that rules may name: instances of an earlier one may go over to it."""
+    """A definition that rules may name: instances of an earlier one may migrate to it."""
 
     def migrated(self, address: str, machine: Machine, rules: str) -> Migratable:
         """Its machine, with what a machine of the earlier definition holds. Raises if that cannot be.

@@ -1,6 +1,6 @@
 """The live machines of instances: how they are made, exchanged and given up. What they decide is not looked at here.
 
-A machine is made when an event comes for its instance, from the rows that were read (`replay.py`). It is made anew when
+A machine is made when an event comes for its instance, from the rows that were read (`replay.py`). A new one comes when
 the instance gets another past, and by another definition when the rules say so. One that raised is not used again.
 """
 

@@ -21,7 +21,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
 
 TIME_MAX: Final = 2**63 - 1
-"""The last nanosecond that fits into a row, in the year 2262. Whoever waits for longer waits until then."""
+"""The last nanosecond that fits into a row, in the year 2262. A longer wait ends then."""
 
 
 class Moment(msgspec.Struct, frozen=True, gc=False):

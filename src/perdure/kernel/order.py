@@ -51,7 +51,7 @@ def _durable_at(kernel: Kernel, offer: Offer) -> int:
 
 
 def migration_first(kernel: Kernel, instance: Instance, offer: Offer) -> Offer:
-    """An instance of an outdated definition goes over to the one in force before anything else happens to it."""
+    """An instance of an outdated definition migrates to the current one before it takes another event."""
     if not outdated(kernel, instance) or instance.ended or instance.stuck is not None:
         return offer
     workflow = instance.address.workflow

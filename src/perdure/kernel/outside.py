@@ -1,7 +1,7 @@
-"""Effects that somebody outside of the engine performs, and who may answer them.
+"""Effects for executors outside of the engine, and who may answer them.
 
 Such an effect is a `Wait` with parameters, which say who is asked for what. The answer is a receipt that says who it is
-from. Whether it is admitted is judged here, from what the intent itself says; what is signed is verified by whoever
+from. Whether it is admitted is judged here, from what the intent itself says; what is signed is verified by the one
 has the keys, given as a function.
 """
 
@@ -43,7 +43,7 @@ class Outside(msgspec.Struct, frozen=True):
 
 
 def outside_of(effect: Effect) -> Outside | None:
-    """Who is asked outside, and for what; None: nobody is."""
+    """The executor outside and what it is asked for; None: the effect is not for one."""
     if type(effect) is not Wait or effect.params is None:
         return None
     return Outside(**decode(effect.params))
@@ -59,7 +59,7 @@ class Objection(msgspec.Struct, frozen=True):
 
 
 Verify = Callable[[Address, bytes, Outside, Receipt], str]
-"""Says why a receipt is not what its executor signed; empty: it is, or nobody asks for a signature."""
+"""Says why a receipt is not what its executor signed; empty: it is, or no signature is required."""
 
 
 def unsigned(address: Address, intent: bytes, outside: Outside, receipt: Receipt) -> str:

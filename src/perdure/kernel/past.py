@@ -1,6 +1,6 @@
 """Pasts: what a machine is told when an instance is rewound, retried or forked, instead of its own history.
 
-A past is made from a history by whoever asks (`Behind` reads one, `rewind`, `retry` and `fork` choose from it) and
+A past is made from a history (`Behind` reads one, `rewind`, `retry` and `fork` choose from it) and
 travels in the event `Rewound`. Nothing refers to an intent by its id there: after a rewind all ids are new, so a
 receipt is known by the location and the attempt that it answers.
 """
@@ -26,8 +26,8 @@ from .replay import deliveries
 from .snapshot import restore
 
 Way = Literal["same", "again", "now"]
-"""How a machine takes an item of its past: it must decide what it decided then; it decides anew, at the time of then;
-or it decides anew, at the time of the rewind."""
+"""How a machine takes an item of its past: it must decide what it decided then; it decides again, at the recorded time;
+or it decides again, at the time of the rewind."""
 
 WAYS = get_args(Way)
 
@@ -58,7 +58,7 @@ def still_running(instance: Instance, event: Rewound) -> Refused | None:
 
 
 def keep_open(instance: Instance, event: Rewound) -> Rewound:
-    """What stays open: all of the past that nobody answered. A receipt that is kept will not be delivered."""
+    """What stays open: all intents of the past without a receipt. A receipt that is kept will not be delivered."""
     kept = instance.kept
     answered = kept.intent if type(kept) is ReceiptArrived else b""
     still = tuple([id for id in event.open if id in instance.open and id != answered])
@@ -67,7 +67,7 @@ def keep_open(instance: Instance, event: Rewound) -> Rewound:
 
 class Past(msgspec.Struct, frozen=True):
     items: tuple[Item, ...]
-    noted: tuple[str, ...] = ()  # in what is now decided anew: a version that was pinned stays pinned
+    noted: tuple[str, ...] = ()  # in what is decided again: a version that was pinned stays pinned
     base: bytes = b""  # what the machine had saved before the first item; empty: that is the first of all
     base_at: int = 0  # the last entry in that
 
@@ -179,7 +179,7 @@ class Behind:
             opened = [effect.location for effect in item.decision.open] + notes
             if location in opened or (not self._base and any(_within(each, location) for each in opened)):
                 return Point(place, now=type(item.event) is not Rewound)
-            # What was decided anew, in a rewind, says only what was answered.
+            # What a rewind decided again says only what was answered.
             if not self._base and _within(item.location, location):
                 return Point(place, now=False)
         return None

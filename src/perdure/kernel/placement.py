@@ -1,4 +1,4 @@
-"""Placement: on which shard an instance lives. A pure function of its name, so that nobody has to look it up.
+"""Placement: on which shard an instance lives. A pure function of its name: no lookup is needed.
 
 The entries of shard n are numbered from n * 2**48 on. So the id of an instance, which is the number of its first entry,
 names the shard too, and no two shards have an id in common.

@@ -42,6 +42,9 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     fork: bool = True
     wake: bool = True
 
+    verbs: tuple[str, ...] = ()
+    """Verbs that its live instances answer, beside those of all instances."""
+
     counted: str = ""
     """The name of a message to which the runtime adds how many instances there are when it is taken; empty: none."""
 

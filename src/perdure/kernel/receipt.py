@@ -51,7 +51,7 @@ class Answerer(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class Receipt(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """`value` is canonical bytes. `unknown`: the executor died before it answered, and may not be asked again.
 
-    `by`: whoever answers from outside says who it is; what answers inside of the engine does not.
+    `by`: the name of an executor outside; empty for executors inside of the engine.
     """
 
     status: ReceiptStatus

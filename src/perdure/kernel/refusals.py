@@ -1,8 +1,8 @@
 """Refusals: why an event is not recorded, and what its sender hears instead.
 
 Pure functions of an instance, an event, what is registered here and what is in force. An answer is a refusal, or that
-the event is stale, or that it was recorded before; None: it is to be recorded. Nothing is changed or counted here, and
-nobody is told: that is the kernel's. Receipts from outside are judged in `outside.py`, decisions in `check.py`.
+the event is stale, or that it was recorded before; None: it is to be recorded. Nothing is changed, counted or
+told here: that is the kernel's. Receipts from outside are judged in `outside.py`, decisions in `check.py`.
 """
 
 from typing import Final
@@ -23,6 +23,7 @@ from .events import (
     Settled,
     Started,
     Streamed,
+    Tagged,
     Woken,
     asked_of,
     id_of,
@@ -38,7 +39,7 @@ from .status import FINAL, Status, ended
 from .workflows import Workflows
 
 VERBS: Final[dict[type[Event], Verb]] = {Woken: "wake", CancelAsked: "cancel"}
-"""What a policy may refuse, whoever sent it. A message it refuses from outside only."""
+"""What a policy may refuse from any sender. A message it refuses from outside only."""
 
 NOT_HERE: Final = frozenset({"unknown-workflow", "unknown-version"})
 """Refusals of this engine alone: another may have the code."""
@@ -162,7 +163,7 @@ def _control_refusal(instance: Instance, event: Event, rules: Rules, policy: Pol
 
 
 def _goes_over(instance: Instance, rules: Rules) -> bool:
-    """Whether an instance is to go over now. A stuck one has an event that comes first, unless it is stuck at that."""
+    """Whether an instance migrates now. A stuck one has an event that comes first, unless it is stuck at that."""
     if instance.stuck is not None:
         return type(instance.kept) is Migrated
     return not instance.ended and rules.outdated(instance.address.workflow, instance.definition)
@@ -191,5 +192,15 @@ def _rewind_refusal(instance: Instance, event: Rewound) -> Answer | None:
     return still_running(instance, event)
 
 
+_NOUNS: Final = {
+    CancelAsked: "cancel",
+    Woken: "wake",
+    Retried: "retry",
+    Settled: "settle",
+    Rewound: "rewind",
+    Tagged: "tag",
+}
+
+
 def _word(event: Event) -> str:
-    return type(event).__name__.lower()
+    return _NOUNS.get(type(event), type(event).__name__.lower())

@@ -41,7 +41,7 @@ class Router:
             self._governed.setdefault(route.fact, []).append((route.workflow, route.key_path))
 
     def route(self, fact: Fact) -> list[Address]:
-        """The addresses, in order. A body without the key is for nobody."""
+        """The addresses, in order. A body without the key has no address."""
         subscribers = [*self._subscribers.get(fact.name, ()), *self._governed.get(fact.name, ())]
         if not subscribers:
             return []

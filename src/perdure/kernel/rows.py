@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -19,7 +19,7 @@ from .mailbox import Offer
 from .outside import KIND, outside_of
 from .receipt import DONE, Failure, Receipt
 from .status import Status
-from .tags import indexed
+from .tags import indexed, told
 
 RESPONSE: Final = "&response/"
 
@@ -106,9 +106,18 @@ def add_heads(batch: Batch, heads: Iterable[HeadRow]) -> None:
         batch.tags.update(dict.fromkeys(tag_rows(head), True))
 
 
+def tags_of(head: HeadRow) -> dict[str, str]:
+    return _tags_decoder.decode(head.tags) if head.tags not in ("", "{}") else {}
+
+
+def told_tags(head: HeadRow) -> dict[str, Any]:
+    """The same as users gave them: texts, numbers, bools and times."""
+    return {name: told(text) for name, text in tags_of(head).items()}
+
+
 def tag_rows(head: HeadRow) -> Iterator[TagRow]:
     """The rows of the tags that a head has."""
-    return _tag_rows(head, _tags_decoder.decode(head.tags)) if head.tags != "{}" else iter(())
+    return _tag_rows(head, tags_of(head))
 
 
 def _tag_rows(head: HeadRow, tags: Mapping[str, str]) -> Iterator[TagRow]:
@@ -199,7 +208,7 @@ def receipt_of(outcome: Outcome) -> Receipt:
 
 
 def work_row(instance: int, intent: Intent) -> WorkRow | None:
-    """The row of an intent that is due some time, or that somebody outside must find; most intents have none."""
+    """The row of an intent that is due some time, or that an executor outside must find; most intents have none."""
     effect = intent.effect
     if not has_row(effect):
         return None

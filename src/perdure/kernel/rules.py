@@ -1,6 +1,6 @@
 """Rules: data that one instance, the ruler, has published, and that hold for its whole shard.
 
-They say which definition new instances of a workflow run on, which instances go over to it, and who hears of what. They
+They say which definition new instances of a workflow run on, which instances migrate to it, and what they hear. They
 are in the journal, change with an entry like everything else, and a rebuilt index finds them again. The ruler has
 checked them.
 """
@@ -43,7 +43,7 @@ class Rules(msgspec.Struct, frozen=True, array_like=True):
     versions: dict[str, str] = {}
     routes: tuple[FactRoute, ...] = ()
     migrating: dict[str, tuple[str, ...]] = {}
-    """Of a workflow, the earlier definitions whose instances go over to the one in force, each when it is next used."""
+    """Of a workflow, the earlier definitions whose instances migrate to the current one, each when it is next used."""
 
     def outdated(self, workflow: str, definition: str) -> bool:
         return workflow in self.migrating and definition in self.migrating[workflow]

@@ -49,7 +49,7 @@ class Slots:
         return tuple(held), denied
 
     def _judge(self, instance: int, id: bytes, call: Call) -> Verdict:
-        """Judge a new call, and run it or hold it accordingly. Nobody passes a call that is held already."""
+        """Judge a new call, and run it or hold it accordingly. No call passes one that is held already."""
         verdict = self.gate.judge(call, self.running)
         if self.held_ids and type(verdict) is Allow and self._first_held(call.executor):
             verdict = SLOT
@@ -70,7 +70,7 @@ class Slots:
         self.held_ids.add(id)
 
     def stop(self, id: bytes, effect: object) -> None:
-        """The call was answered, or nobody wants its answer any more."""
+        """The call was answered, or its answer is not needed any more."""
         if id in self.running_ids:  # then it is neither of the others
             if type(effect) is Call:
                 self.running_ids.remove(id)
@@ -87,7 +87,7 @@ class Slots:
     # ---- calls of an earlier life ---------------------------------------------------------------------------------
 
     def recover(self, instance: Instance, alive: Collection[bytes]) -> list[tuple[int, int, int, bytes]]:
-        """The calls of an instance that nobody performs any more: see `Kernel.recover`."""
+        """The calls of an instance that no executor performs any more: see `Kernel.recover`."""
         lost: list[tuple[int, int, int, bytes]] = []
         for intent in list(instance.open.values()):
             if type(intent.effect) is not Call:

@@ -102,8 +102,7 @@ class _Check:
         for name in self.playbook.workbook:
             self.compiler.entry(name)
         compiled = {step.name: self.compiler.step(step.name) for step in self.playbook.steps}
-        self.compiler.result()
-        self.compiler.workload()
+        _ = self.compiler.result, self.compiler.workload
         if not self.playbook.v10 and has_template(self.playbook.workload):
             text = "a template stands in the workload, which is data"
             self.report.add(self.at("workload"), "bad-expression", text, "use args of a step, or executor.spec.ctx")

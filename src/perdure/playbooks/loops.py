@@ -62,10 +62,8 @@ class Loops:
 
     def _reads(self, run: Run) -> bool:
         """Whether a read or a put for the next iteration is open: the loop goes on with its receipt."""
-        opened = self.machine.state.open.values()
-        return any(
-            each.token == run.token and each.pipe < 0 and each.kind in ("slice", "read", "put") for each in opened
-        )
+        opened = self.machine.state.effects.of_token(run.token).values()
+        return any(each.pipe < 0 and each.kind in ("slice", "read", "put") for each in opened)
 
     def _ask(self, turn: Turn, run: Run, turns: Turns, index: int) -> None:
         state = self.machine.state

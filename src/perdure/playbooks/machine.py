@@ -28,7 +28,7 @@ from .patch import refusal
 from .pipeline import Pipelines
 from .runs import Runs
 from .scope import Compiler
-from .state import Failed, Open, Pipe, Run, State, dump, restore
+from .state import Failed, Open, OpenEffects, Pipe, Run, State, dump, restore
 from .turn import Turn, due, effect_of
 from .values import Fault, NeedsPut, Stored, error, kept_of, shown
 from .verdict import leaf_result, outcome, summary, verdict_of
@@ -105,12 +105,12 @@ class PlaybookMachine:
         self.changed = set()
         self.gates = Gates(self)
         if snapshot is not None:
-            opened = list(self.state.open.values())
-            self.state.open = {self.identity.intent(each.location, each.attempt): each for each in opened}
+            opened = self.state.effects.values()
+            self.state.open = OpenEffects({self.identity.intent(each.location, each.attempt): each for each in opened})
             self._read_again()
 
     def open_effects(self) -> dict[bytes, Effect]:
-        return {id: effect_of(each) for id, each in self.state.open.items()}
+        return {id: effect_of(each) for id, each in self.state.effects.items()}
 
     # ---- what comes ----------------------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class PlaybookMachine:
         given = decode(event.input)
         given = given if isinstance(given, dict) else {}
         state.workload = merged(self.compiler.playbook.workload, given)
-        code = self.compiler.workload()
+        code = self.compiler.workload
         if code is not None:  # v10: defaults may be templates; what the caller gave never is one
             try:
                 made = turn.value(code, {"workload": state.workload}, "workload", "workload")
@@ -149,7 +149,7 @@ class PlaybookMachine:
 
     def _received(self, turn: Turn, intent: bytes, receipt: Receipt) -> None:
         state = self.state
-        owner = state.open.pop(intent)
+        owner = state.effects.take(intent)
         run = state.runs.get(owner.token)
         match owner.kind:
             case "start":
@@ -181,8 +181,8 @@ class PlaybookMachine:
             return
         waiting = [
             (each.token, each.pipe, id, each)
-            for id, each in self.state.open.items()
-            if each.kind == "message" and each.detail[0] == event.name
+            for id, each in self.state.effects.of_kind("message").items()
+            if each.detail[0] == event.name
         ]
         if not waiting:
             self.state.mail = [*self.state.mail[1 - MAIL_MAX :], [event.name, body]]
@@ -214,8 +214,8 @@ class PlaybookMachine:
         """End sleeps: of one location, or all of them."""
         asleep = [
             (each.location, id, each)
-            for id, each in self.state.open.items()
-            if each.kind == "sleep" and location in ("", each.location)
+            for id, each in self.state.effects.of_kind("sleep").items()
+            if location in ("", each.location)
         ]
         for _, id, owner in sorted(asleep, key=lambda found: found[0]):
             turn.withdraw(id)
@@ -233,7 +233,7 @@ class PlaybookMachine:
         state = self.state
         while not state.ended:
             if turn.fired >= self.FIRED_MAX and (state.todo or state.queue):
-                if not any(each.kind == "go" for each in state.open.values()):
+                if not state.effects.of_kind("go"):
                     state.asked += 1
                     turn.open(Timer(f"&go#{state.asked}", turn.at), Open("go", ""))
                 return
@@ -410,16 +410,15 @@ class PlaybookMachine:
         """Nothing can fire. Whether there is more to do all the same."""
         state, settings = self.state, self.compiler.playbook.settings
         marking = state.marking
-        if state.runs or any(each.kind in ("start", "go", "read", "put") for each in state.open.values()):
+        if state.runs or any(map(state.effects.of_kind, ("start", "go", "read", "put"))):
             return False
         if (group := self.net.blocked_group(marking)) is not None:
             self.runs.fire(turn, group)
             return True
-        pending = marking.of("pending")
-        if pending:
+        if marking.has("pending"):
             if settings.pending_at_end == "wait" or state.final == "running":
                 return False
-            for token in pending:
+            for token in marking.of("pending"):
                 if settings.pending_at_end == "discard":
                     self.gates.discard(turn, token)
                 else:
@@ -462,7 +461,7 @@ class PlaybookMachine:
 
     def _result(self, turn: Turn, told: dict[str, Any]) -> Any:
         state, settings = self.state, self.compiler.playbook.settings
-        code = self.compiler.result()
+        code = self.compiler.result
         if code is not None:
             roots = {**self.roots(0, {}), "summary": told}
             try:

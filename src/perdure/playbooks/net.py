@@ -75,6 +75,9 @@ class Marking(msgspec.Struct):
     def of(self, state: TokenState) -> list[Token]:
         return [token for token in self.tokens.values() if token.state == state]
 
+    def has(self, state: TokenState) -> bool:
+        return any(token.state == state for token in self.tokens.values())
+
     def within(self, generations: Generations) -> list[Token]:
         size = len(generations)
         return [token for token in self.tokens.values() if token.generations[:size] == generations]

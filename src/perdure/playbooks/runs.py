@@ -234,8 +234,7 @@ class Runs:
 
     def forget(self, turn: Turn, token: Token) -> None:
         """What a token still has open, and what was read for it."""
-        if any(each.token == token.id for each in self.state.open.values()):
-            turn.withdraw_of(token.id)
+        turn.withdraw_of(token.id)
         for digest, path, *_ in self.state.reads.pop(token.id, ()):
             if path != "put":
                 self.machine.cache.pop((digest, tuple(path)), None)

@@ -7,6 +7,7 @@ Every expression of a step is compiled when the step is first used, and all of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -151,6 +152,7 @@ class Compiler:
             found = self._workbook[name] = self._actions(actions, scopes, f"workbook/{name}")
         return found
 
+    @cached_property
     def workload(self) -> Code | None:
         """The templates of the workload, which v10 mode allows. They see the workload alone."""
         raw = self.playbook.workload
@@ -159,6 +161,7 @@ class Compiler:
         names: dict[str, tuple[str, ...]] = {"workload": ("workload",), **{key: ("workload", key) for key in raw}}
         return self.value("workload", raw, Scope(bind=names.get, v10=True))
 
+    @cached_property
     def result(self) -> Code | None:
         settings = self.playbook.settings
         if settings.result is None:

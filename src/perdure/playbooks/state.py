@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -11,6 +12,7 @@ from perdure.codec import decode, encode
 from .net import Marking
 from .values import Beside, Kept, Stored, part, rejoin, shown
 
+K = TypeVar("K")
 Phase = Literal["begin", "open", "after", "backoff"]
 
 
@@ -24,6 +26,40 @@ class Open(msgspec.Struct):
     attempt: int = 1
     detail: Any = None
     effect: list[Any] = []  # the number of its kind, and its fields: a retry opens it again
+
+
+class OpenEffects(dict[bytes, Open]):
+    """What is open, by its intent; and by its token and its kind, so that no event goes through all of it."""
+
+    def __init__(self, known: Mapping[bytes, Open]) -> None:
+        super().__init__()
+        self._by_token: dict[int, dict[bytes, Open]] = {}
+        self._by_kind: dict[str, dict[bytes, Open]] = {}
+        for id, opened in known.items():
+            self[id] = opened
+
+    def __setitem__(self, id: bytes, opened: Open) -> None:
+        super().__setitem__(id, opened)
+        self._by_token.setdefault(opened.token, {})[id] = opened
+        self._by_kind.setdefault(opened.kind, {})[id] = opened
+
+    def take(self, id: bytes) -> Open:
+        opened = super().pop(id)
+        _leave(self._by_token, opened.token, id)
+        _leave(self._by_kind, opened.kind, id)
+        return opened
+
+    def of_token(self, token: int) -> Mapping[bytes, Open]:
+        return self._by_token.get(token, {})
+
+    def of_kind(self, kind: str) -> Mapping[bytes, Open]:
+        return self._by_kind.get(kind, {})
+
+
+def _leave(index: dict[K, dict[bytes, Open]], key: K, id: bytes) -> None:
+    del index[key][id]
+    if not index[key]:
+        del index[key]
 
 
 class Frame(msgspec.Struct):
@@ -128,7 +164,7 @@ class State(msgspec.Struct):
     recent: list[str] = []  # steps that fired last, for a livelock
     steps: dict[str, Any] = {}  # the last ended run of each step, as expressions see it
     results: dict[str, Any] = {}  # its result
-    open: dict[bytes, Open] = {}
+    open: dict[bytes, Open] = {}  # always `OpenEffects`
     mail: list[list[Any]] = []  # messages that nothing has taken yet: name, body
     reads: dict[int, list[list[Any]]] = {}  # parts of stored values, by the token that read them: digest, path, value
     todo: list[list[Any]] = []  # work in hand: what, token, iteration
@@ -144,6 +180,14 @@ class State(msgspec.Struct):
     cancelled: bool = False
     reason: str = ""
     ended: bool = False
+
+    def __post_init__(self) -> None:
+        self.open = OpenEffects(self.open)
+
+    @property
+    def effects(self) -> OpenEffects:
+        assert isinstance(self.open, OpenEffects)
+        return self.open
 
     @property
     def family(self) -> str:

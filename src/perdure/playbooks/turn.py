@@ -55,7 +55,7 @@ class Turn:
         opened.effect = [NUMBERS[type(effect)], [getattr(effect, name) for name in effect.__struct_fields__]]
         if self.state.final == "running":
             self.state.finals.append(effect.location)
-        self.state.open[id] = opened
+        self.state.effects[id] = opened
         self.opened.append((id, effect))
 
     def call(self, location: str, asked: dict[str, Any], opened: Open, **more: Any) -> None:
@@ -64,7 +64,7 @@ class Turn:
 
     def withdraw(self, id: bytes) -> None:
         """Take back an effect. One that was opened in this very delivery never was."""
-        del self.state.open[id]
+        self.state.effects.take(id)
         before = len(self.opened)
         self.opened = [each for each in self.opened if each[0] != id]
         if len(self.opened) == before:
@@ -72,16 +72,13 @@ class Turn:
 
     def withdraw_at(self, location: str) -> None:
         id = self._identity.intent(location, 1)
-        if id in self.state.open:
+        if id in self.state.effects:
             self.withdraw(id)
 
     def withdraw_of(self, token: int | None = None, pipe: int | None = None) -> None:
         """Take back what a token, or one way through its pipeline, has open; None: all."""
-        found = [
-            (each.location, each.attempt, id)
-            for id, each in self.state.open.items()
-            if (token is None or each.token == token) and (pipe is None or each.pipe == pipe)
-        ]
+        effects = self.state.effects if token is None else self.state.effects.of_token(token)
+        found = [(each.location, each.attempt, id) for id, each in effects.items() if pipe is None or each.pipe == pipe]
         for _, _, id in sorted(found):
             self.withdraw(id)
 

@@ -86,7 +86,7 @@ class Executor(Protocol):
     def start(self, publication: Publication, answered: Answered) -> None: ...
 
     def stop(self, intent: bytes) -> None:
-        """Nobody wants the answer any more: cut the call if it runs."""
+        """The answer is not needed any more: cut the call if it runs."""
         ...
 
     def close(self) -> Awaitable[None]:

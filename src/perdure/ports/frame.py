@@ -1,7 +1,7 @@
 """Frames: what a step says while it runs. They are seen live or not at all, except those that its instance takes."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -29,3 +29,22 @@ class Frame(msgspec.Struct, frozen=True):
 
 FramedByWorker = Callable[[int, bytes, int, Frame], None]
 """Hears a frame of a call that is with a worker: its instance, its intent, which claim of the job it is, the frame."""
+
+
+class FrameRelay(Protocol):
+    """Frames from process to process, for instances that a process watches. Some may be lost."""
+
+    def listen(self, heard: Callable[[int, Frame], None], asked: Callable[[int], None]) -> None:
+        """`heard`: a frame of an instance that this process watches. `asked`: another process begins to watch one."""
+        ...
+
+    def watch(self, instance: int) -> None:
+        """Ask all others for the frames of an instance. That holds for a while: say it again every `again` seconds."""
+        ...
+
+    @property
+    def again(self) -> float: ...
+
+    def tell(self, instance: int, frame: Frame) -> None:
+        """A frame of this process. It is sent if another process watches the instance."""
+        ...

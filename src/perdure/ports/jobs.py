@@ -40,7 +40,7 @@ class OpenJob(msgspec.Struct, frozen=True):
 
 class Jobs(Protocol):
     async def claim(self, worker: str, queues: Sequence[str], functions: Sequence[str], limit: int) -> list[Claim]:
-        """Take up to so many jobs of these queues that nobody has, the oldest first: those of known functions only."""
+        """Take up to so many free jobs of these queues, the oldest first: those of known functions only."""
         ...
 
     async def take(self, worker: str, intents: Sequence[bytes]) -> list[Claim]:
@@ -63,7 +63,7 @@ class Jobs(Protocol):
         ...
 
     async def tell(self, frames: Sequence[tuple[Claim, Frame]]) -> None:
-        """Send frames of running steps to whoever listens. Some may be lost."""
+        """Send frames of running steps to their listeners. Some may be lost."""
         ...
 
     async def open_jobs(

@@ -50,7 +50,7 @@ class Leases(Protocol):
         ...
 
     def listen(self, heard: Callable[[str], None]) -> None:
-        """Who hears hints of other processes. Hints may be lost: whoever waits must look now and then all the same."""
+        """Who hears hints of other processes. Hints may be lost: a waiting process still looks now and then."""
         ...
 
     def hint(self, *words: str) -> None:

@@ -1,6 +1,6 @@
-"""What somebody outside of the engine is asked for, and the receipt that answers it.
+"""What an executor outside of the engine is asked for, and the receipt that answers it.
 
-Whoever signs a receipt and whoever delivers it make it here, from the same words: so both have the same bytes.
+The signer and the sender of a receipt make it here, from the same words: so both have the same bytes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def answer(
 
 
 def _is_signature(given: Any) -> bool:
-    """Whether it can be recorded and read again. Where nobody asks for a signature, nothing else looks at it."""
+    """Whether it can be recorded and read again. Where no signature is required, nothing else looks at it."""
     if not isinstance(given, ReceiptSignature):
         return False
     texts: list[Any] = [given.algorithm, given.key]

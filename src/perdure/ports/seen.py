@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -65,7 +65,7 @@ class Summary(msgspec.Struct, frozen=True):
     started_at: datetime
     changed_at: datetime
     parent: int
-    tags: dict[str, str]
+    tags: dict[str, Any]  # texts, numbers, bools, times
     root: int = 0
     ended_at: datetime | None = None
     reason: str = ""  # what it waits for, or its error and where
@@ -86,6 +86,7 @@ class Waiting(msgspec.Struct, frozen=True):
     progress: Frame | None = None  # live, where it is seen: no part of the history
     intent: str = ""  # its id: `handle.send(..., intent=)` answers this wait and no other
     job: JobState | None = None  # of a step in a queue, where it is seen
+    schema: dict[str, Any] | None = None  # of the message that it waits for, where the definition has it
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -169,6 +170,23 @@ class Seen(msgspec.Struct, frozen=True):
             if line.event == "receipt" and line.location == location:
                 return first_line(str(line.error)) if line.error is not None else ""
         return ""
+
+
+@runtime_checkable
+class TakesMessages(Protocol):
+    """A workflow that knows the messages of its instances."""
+
+    def message_schemas(self) -> dict[str, list[dict[str, Any]]]:
+        """JSON Schemas by name, one for each place that takes the message; an empty one takes anything."""
+        ...
+
+
+def schema_of_message(code: Any, name: str) -> dict[str, Any] | None:
+    """The schema of a message, if the code of a workflow has one."""
+    known = code.message_schemas().get(name, []) if isinstance(code, TakesMessages) else []
+    if not known or not all(known):
+        return None
+    return known[0] if len(known) == 1 else {"anyOf": known}
 
 
 class Words:

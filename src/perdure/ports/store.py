@@ -23,6 +23,7 @@ from perdure.kernel.rows import Loaded, StoredInstance
 from perdure.kernel.task import TaskRow
 
 from .frame import FramedByWorker
+from .shards import Owner, ShardRow
 
 Place = tuple[int, bytes]
 """Where work stands in the order in which it is due: its time, then its intent."""
@@ -35,18 +36,6 @@ class Lease(msgspec.Struct, frozen=True):
 
     owner: str
     epoch: int
-
-
-class Owner(msgspec.Struct, frozen=True):
-    """The engine that runs on a database, for people. `since` is unix seconds; 0 and "": not known."""
-
-    name: str
-    pid: int = 0
-    host: str = ""
-    since: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.name} (pid {self.pid} on {self.host})" if self.pid else self.name
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -80,10 +69,21 @@ class Posted(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+TextSpan = tuple[str, str]
+
+ListOrder = Literal["-started", "started", "-changed"]
+"""The newest first, the oldest first, the last changed first."""
+
+CHANGE_ORDERED: Final = ("failed", "stuck", "waiting")
+"""The statuses of instances that can be listed in the order of their last changes."""
+
+
 class Filter(msgspec.Struct, frozen=True):
     """Which heads; empty fields do not count. Newest first by start; `before` is the place to go on from.
 
-    `oldest`: the oldest first, and what comes after the place `before` in that order.
+    `oldest`: the oldest first, and what comes after the place `before` in that order. `by_change`: in the order
+    of the last changes; only instances whose status is in `CHANGE_ORDERED`. `ranges`: tags whose text, as it is kept,
+    is in one of these spans: from the first text on, and before the second.
     `root` finds a whole family, its root included. `kept` leaves out what retention has removed.
     """
 
@@ -101,6 +101,8 @@ class Filter(msgspec.Struct, frozen=True):
     ended: Span | None = None
     kept: bool = False
     oldest: bool = False
+    by_change: bool = False
+    ranges: dict[str, tuple[TextSpan, ...]] = {}
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -141,6 +143,11 @@ class TaskFilter(msgspec.Struct, frozen=True):
 
 def place_of(head: HeadRow) -> ListPlace:
     return head.started_at, head.id
+
+
+def change_of(head: HeadRow) -> ListPlace:
+    """Where an instance stands in a list that is in the order of the last changes."""
+    return head.changed_at, head.id
 
 
 class BlobRow(msgspec.Struct, frozen=True):
@@ -190,6 +197,21 @@ class ListedJob(msgspec.Struct, frozen=True):
     worker: str = ""
     claimed: int = 0
     note: str = ""
+    intent: bytes = b""
+
+
+class QueueRow(msgspec.Struct, frozen=True):
+    """The open jobs of a queue for instances of one workflow that a worker has; `worker` is empty: no worker has them.
+
+    `at`: since when the oldest is open; `claimed`: since when the worker has the first of them; 0: that is not known.
+    """
+
+    queue: str
+    workflow: str
+    worker: str
+    jobs: int
+    at: int
+    claimed: int = 0
 
 
 class Store(Protocol):
@@ -274,6 +296,8 @@ class Queries(Protocol):
 
     async def head(self, ref: Ref) -> HeadRow | None: ...
 
+    async def heads_of(self, ids: Sequence[int]) -> dict[int, HeadRow]: ...
+
     async def heads(self, filter: Filter) -> list[HeadRow]:
         """Up to `limit` of the heads that a filter wants, however many others must be read for them."""
         ...
@@ -341,16 +365,23 @@ class Queries(Protocol):
         """The job of an open call of a queue, if there is one."""
         ...
 
-    async def jobs(self, limit: int = 1000) -> list[ListedJob]:
-        """Open jobs of all queues, the oldest of each queue first."""
+    async def jobs(self, limit: int = 1000, queue: str = "", after: tuple[int, bytes] = (0, b"")) -> list[ListedJob]:
+        """Open jobs of all queues, or of one, the oldest of each queue first.
+
+        `after` is the place to go on from: since when the last one is open, and its intent.
+        """
         ...
 
-    async def owners(self) -> list[tuple[Owner, int]]:
-        """The engines that live, and how many shards each has."""
+    async def queues(self) -> list[QueueRow]:
+        """All open jobs, counted by queue, workflow and worker, in that order."""
+        ...
+
+    async def shards(self) -> list[ShardRow]:
+        """Each shard with its epoch and, where one lives, the engine that has it."""
         ...
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
-        """What waits for somebody outside (any, or this executor), in the order of the intents, from `after` on."""
+        """What waits for executors outside (any, or this one), in the order of the intents, from `after` on."""
         ...
 
     async def put_blobs(self, bodies: Sequence[bytes], at: int) -> list[bytes]:
@@ -373,7 +404,7 @@ class Queries(Protocol):
     async def delete_blobs(self, digests: Sequence[bytes], before: int) -> int:
         """Delete those of these blobs that were last put before a time; the answer is how many.
 
-        Whoever collects garbage first lists, then looks what is referred to, then deletes: what was put meanwhile
+        A garbage collection first lists, then looks what is referred to, then deletes: what was put meanwhile
         stays. The journal's own bodies are no blobs, and cannot be deleted.
         """
         ...
@@ -410,7 +441,7 @@ class Queries(Protocol):
         ...
 
     async def owner(self) -> Owner | None:
-        """The engine that runs on this database now; None: nobody does. Asking disturbs nobody."""
+        """The engine that runs on this database now; None: there is none. The question disturbs no process."""
         ...
 
     async def facts(self) -> dict[str, str]:
@@ -431,12 +462,14 @@ class Queries(Protocol):
 
 
 __all__ = [
+    "CHANGE_ORDERED",
     "Address",
     "BlobRow",
     "Census",
     "Filter",
     "JobState",
     "Lease",
+    "ListOrder",
     "ListPlace",
     "Owner",
     "Page",
@@ -444,10 +477,13 @@ __all__ = [
     "Posted",
     "Queries",
     "Ref",
+    "ShardRow",
     "Span",
     "Store",
     "StoredInstance",
     "TaskFilter",
+    "TextSpan",
     "WorldSnapshotRow",
+    "change_of",
     "place_of",
 ]

@@ -82,6 +82,15 @@ class TaskPlan:
         self.managers: list[str] = data.get("managers", [])
 
 
+def messages_of(data: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The messages that a definition receives, by name, with the schema of each step that receives it."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for _, step in every_step(data["steps"]):
+        if step["kind"] == "receive":
+            found.setdefault(step["message"], []).append(step.get("schema", {}))
+    return found
+
+
 class Program:
     """See the module. `called` is where functions of users note what they gave, for the slice that runs."""
 
@@ -110,11 +119,7 @@ class Program:
             name: TaskPlan(task, self.data, self._compiled) for name, task in self.data.get("tasks", {}).items()
         }
         self.limits = {name: self.data.get("limits", {}).get(name, field.default) for name, field in LIMITS.items()}
-        self.messages: dict[str, list[dict[str, Any]]] = {}
-        for _, step in every_step(self.data["steps"]):
-            if step["kind"] == "receive":
-                schemas = self.messages.setdefault(step["message"], [])
-                schemas += [step["schema"]] if "schema" in step else [{}]
+        self.messages = messages_of(self.data)
         self.fails = self.data.get("unhandled") == "fail"
 
     def _noted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from perdure.kernel.retention import Retention
 
 from . import model
 from .author import Reference, Steps, Task, caller
+from .compile import messages_of
 from .fields import Lifted
 from .workflow import Runnable
 
@@ -142,6 +143,10 @@ class Process(Runnable):
 
     def __repr__(self) -> str:
         return f"<Process {self.name} {self.number}>"
+
+    def message_schemas(self) -> dict[str, list[dict[str, Any]]]:
+        """The messages that its instances take, by name, with the schema of each step that receives it."""
+        return messages_of(self.data)
 
     def source(self) -> str:
         """The definition as Python of `perdure.processes`. Running it gives the same bytes."""

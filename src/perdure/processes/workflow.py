@@ -143,9 +143,14 @@ class Runnable:
     # ---- for callers -----------------------------------------------------------------------------------------------
 
     @property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON Schema of the input; empty: anything is taken."""
+        return decode(self.bytes).get("input") or {}
+
+    @property
     def parameters(self) -> builtins.bytes:
         """What a start by name must have, where the input is an object of known fields."""
-        schema = decode(self.bytes).get("input") or {}
+        schema = self.input_schema
         fields = schema.get("properties")
         if not isinstance(fields, dict) or schema.get("additionalProperties") is not False:
             return b""
@@ -170,7 +175,8 @@ class Runnable:
         except Misfit as misfit:
             first = misfit.problems[0]
             found = "; ".join(f"{each.where or '/'}: {each.text}" for each in misfit.problems)
-            raise NotConvertible(f"${first.where.replace('/', '.')}", "what its input says", found, self.name) from None
+            path = f"${first.where.replace('/', '.')}"
+            raise NotConvertible(path, "what its input says", found, self.name, misfit.problems) from None
         if len(data) > VALUE_MAX:
             raise TooLarge(f"the input of {self.name}", len(data), VALUE_MAX)
         return data

@@ -6,19 +6,21 @@ import difflib
 import os
 import time
 from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
-from typing import Any, Final, TypedDict
+from datetime import UTC, datetime, timedelta
+from math import isnan
+from typing import Any, Final, TypedDict, get_args
 
 from perdure.errors import CallerError, TooLarge
 from perdure.kernel.asked import Actor, Asked, actor_of
 from perdure.kernel.limits import VALUE_MAX
-from perdure.kernel.tags import objection
+from perdure.kernel.tags import TagValue, kept, objection
+from perdure.ports.store import CHANGE_ORDERED, ListOrder
 
 TEXT_MAX: Final = 4096  # of names, ids, reasons and locations: what stands in rows beside the values
 
 
 def checked_text(value: str, what: str) -> str:
-    """The text, if it is one that can be recorded. What gets past here is encoded where nobody could refuse it.
+    """The text, if it is one that can be recorded. What gets past here is encoded where it cannot be refused any more.
 
     It is a plain `str`, as a replay will have it: an enum, say, would be another one until then.
     """
@@ -28,6 +30,10 @@ def checked_text(value: str, what: str) -> str:
     except UnicodeEncodeError:
         pass
     raise CallerError(f"{what} is a text of valid Unicode with 1 to {TEXT_MAX:,} characters, found {value!a:.80}")
+
+
+NAME_SHOWN: Final = 200
+"""Characters of an unknown name that are compared and told: names come from callers."""
 
 
 class Asking(TypedDict, total=False):
@@ -77,29 +83,68 @@ def checked_route_key(key: str) -> str:
     return key and checked_key(key)
 
 
-def checked_tag(name: str, value: str | None) -> str:
-    """The name of a tag that a user gives or removes."""
+def checked_tag(name: str, value: TagValue | None) -> str | None:
+    """A tag that a user gives, or removes, as it is kept."""
     against = objection(name, value)
     if against:
         raise CallerError(against)
-    return str.__str__(name)
+    return None if value is None else kept(value)
 
 
-def checked_tags(tags: Mapping[str, str] | None, *, wanted: bool = False) -> dict[str, str]:
-    """Tags to give, or those that a list is `wanted` of: there the engine's own may be named too."""
+TagInput = str | bool | int | float | dict[str, str]
+"""A tag of a document."""
+
+
+def tag_from_json(value: Any) -> Any:
+    """A tag of a document: a time is {"$time": "2026-11-01T09:00Z"}."""
+    if not isinstance(value, dict):
+        return value
+    try:
+        (text,) = [value["$time"]] if value.keys() == {"$time"} else []
+        time = datetime.fromisoformat(text)
+    except (ValueError, TypeError):
+        text = 'a tag is a text, a number, a bool, or a time: {"$time": "2026-11-01T09:00Z"}'
+        raise CallerError(f"{text}, found {value!r:.80}") from None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def checked_tags(tags: Mapping[str, TagValue] | None, *, wanted: bool = False) -> dict[str, str]:
+    """Tags to give, as they are kept, or those that a list is `wanted` of: there the engine's own may be named too."""
     if not tags:
         return {}
     if not isinstance(tags, Mapping):
-        raise CallerError(f"tags are texts by name, found {tags!r}")
-    found = dict(tags)
-    for name, value in found.items():
-        if not (isinstance(name, str) and isinstance(value, str)):  # type: ignore[redundant-expr]
-            raise CallerError(f"tags are texts by name, found {name!r}: {value!r}")
+        raise CallerError(f"tags are values by name, found {tags!r}")
+    found: dict[str, str] = {}
+    for name, value in tags.items():
+        if not (isinstance(name, str) and isinstance(value, TagValue)):  # type: ignore[redundant-expr]
+            text = "tags are texts, numbers, bools or times by name"
+            raise CallerError(f"{text}, found {name!r}: {value!r}")
         if wanted:
-            checked_text(name + value, "a tag")
+            checked_text(name + value if isinstance(value, str) else name, "a tag")
+            against = "" if isinstance(value, str) else objection("a", value)
         else:
-            checked_tag(name, value)
+            against = objection(name, value)
+        if against:
+            raise CallerError(against)
+        found[str.__str__(name)] = str.__str__(value) if isinstance(value, str) else kept(value)
     return found
+
+
+def is_by_change(order: ListOrder, status: str) -> bool:
+    """Whether a list is in the order of the last changes, which it can be for some statuses."""
+    if order not in get_args(ListOrder):
+        raise CallerError(unknown("order", order, get_args(ListOrder), "-started is the newest first"))
+    if order == "-changed" and status not in CHANGE_ORDERED:
+        raise CallerError(f"the order -changed is that of a status: status= one of {', '.join(CHANGE_ORDERED)}")
+    return order == "-changed"
+
+
+def reference_tags(key: str, parts: Mapping[str, str] | None) -> dict[str, str]:
+    """The tags that a reference is."""
+    if not key and not parts:
+        return {}
+    tags = {"reference": key, **{f"reference.{part}": value for part, value in (parts or {}).items()}}
+    return {name: checked_text(value, "a reference") for name, value in tags.items() if value or name == "reference"}
 
 
 Between = tuple[datetime | None, datetime | None]
@@ -157,11 +202,14 @@ def seconds_of(timeout: float | timedelta | None) -> float | None:
         return None if timeout is None else timeout.total_seconds()
     if not isinstance(timeout, int | float):
         raise CallerError(f"a timeout is a number of seconds or a timedelta, found {timeout!r}")
+    if isnan(timeout):  # a timer of a loop that is not a number disorders all others
+        raise CallerError("a timeout is a number of seconds, found not a number (nan)")
     return timeout
 
 
 def unknown(kind: str, name: str, names: Collection[str], advice: str) -> str:
-    """What a caller is told whose name nobody has."""
-    near = difflib.get_close_matches(name, names, n=1)
+    """What a caller hears of a name that is not registered."""
+    near = difflib.get_close_matches(name[:NAME_SHOWN], names, n=1)
     meant = f"; did you mean {near[0]!r}?" if near else ""
-    return f"no {kind} is named {name!r}{meant} (there are: {', '.join(sorted(names)) or 'none'}); {advice}"
+    shown = name if len(name) <= NAME_SHOWN else f"{name[:NAME_SHOWN]}…"
+    return f"no {kind} is named {shown!r}{meant} (there are: {', '.join(sorted(names)) or 'none'}); {advice}"

@@ -11,6 +11,7 @@ from perdure.kernel.events import Event, Message, Ref
 
 from .client import Client
 from .connection import Connection
+from .definitions import Definitions
 
 
 class AskingConnection:
@@ -42,9 +43,10 @@ class AskingConnection:
 
 def asking(client: Client, asked: Asked) -> Client:
     """A client of the same engine that asks for an actor."""
-    return Client(
-        cast(Connection, AskingConnection(client._any_loop, asked)),
-        client._workflows,
-        client.read_catalog,
-        client._restore,
-    )
+    connection = cast(Connection, AskingConnection(client._any_loop, asked))
+    found = Client(connection, client._workflows, client.read_catalog, client._restore)
+    found._refuse_start = client._refuse_start  # type: ignore[method-assign]  # an engine knows what would be missing
+    for name, each in vars(client).items():
+        if isinstance(each, Definitions):
+            setattr(found, name, each.through(connection))
+    return found

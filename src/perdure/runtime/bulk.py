@@ -67,7 +67,8 @@ async def _act(client: Client, part: BulkPart, id: int) -> RefusedInstance | Non
 def handle_of(client: Client, head: HeadRow) -> Handle[Any]:
     """Of this very generation."""
     workflow = client._registered(head.workflow) or Named(head.workflow)
-    return Handle(client._any_loop, Address(head.workflow, head.key), workflow, head.id, client._workflows)
+    address, known = Address(head.workflow, head.key), client._workflows
+    return Handle(client._any_loop, address, workflow, head.id, known, restored=client._restored)
 
 
 async def _do(handle: Handle[Any], head: HeadRow, part: BulkPart, said: str) -> None:

@@ -151,7 +151,7 @@ class Calls:
             self.redelivery.cleared(intent)
 
     def _stop_where(self, unwanted: Callable[[RunningCall, bytes], bool]) -> None:
-        """Cut what a commit had closed of which nobody heard. An ephemeral call may not be recorded as open yet."""
+        """Cut what an unheard commit had closed. An ephemeral call may not be recorded as open yet."""
         for intent, running in list(self.running.items()):
             if not running.effect.ephemeral and unwanted(running, intent):
                 self.stop(intent)
@@ -174,7 +174,7 @@ class Calls:
     def park(self) -> None:
         """Cut what still runs, and record that and what was never begun: neither has used up an attempt.
 
-        What may run once only and had begun is different: nobody knows what it has done.
+        What may run once only and had begun is different: what it has done is unknown.
         """
         for intent, running in list(self.running.items()):
             self.leave(intent)

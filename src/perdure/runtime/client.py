@@ -19,11 +19,12 @@ from perdure.kernel.events import Address, Parent, ReceiptArrived, Started
 from perdure.kernel.outside import KIND
 from perdure.kernel.receipt import ReceiptSignature
 from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.tags import TagValue
 from perdure.kernel.workflows import OWN, Workflows
 from perdure.ports.dialect import Catalog
 from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
 from perdure.ports.seen import Summary
-from perdure.ports.store import Filter, Queries, place_of
+from perdure.ports.store import Filter, ListOrder, Queries, change_of, place_of
 
 from .arguments import (
     Between,
@@ -33,7 +34,9 @@ from .arguments import (
     checked_route_key,
     checked_tags,
     checked_text,
+    is_by_change,
     limited,
+    reference_tags,
     seconds_of,
     span_of,
     start_due,
@@ -102,7 +105,7 @@ class Client(Speaker):
         workflow: Startable[R],
         *args: Any,
         key: str | None = ...,
-        tags: Mapping[str, str] | None = ...,
+        tags: Mapping[str, TagValue] | None = ...,
         reuse: Reuse | None = ...,
         at: datetime | None = ...,
         delay: float | timedelta | None = ...,
@@ -117,7 +120,7 @@ class Client(Speaker):
         workflow: str,
         *args: Any,
         key: str | None = ...,
-        tags: Mapping[str, str] | None = ...,
+        tags: Mapping[str, TagValue] | None = ...,
         reuse: Reuse | None = ...,
         at: datetime | None = ...,
         delay: float | timedelta | None = ...,
@@ -131,7 +134,7 @@ class Client(Speaker):
         workflow: Startable[Any] | str,
         *args: Any,
         key: str | None = None,
-        tags: Mapping[str, str] | None = None,
+        tags: Mapping[str, TagValue] | None = None,
         reuse: Reuse | None = None,
         at: datetime | None = None,
         delay: float | timedelta | None = None,
@@ -166,7 +169,7 @@ class Client(Speaker):
         value: Any,
         *,
         key: str | None = None,
-        tags: Mapping[str, str] | None = None,
+        tags: Mapping[str, TagValue] | None = None,
         reuse: Reuse | None = None,
         at: datetime | None = None,
         delay: float | timedelta | None = None,
@@ -189,7 +192,7 @@ class Client(Speaker):
         version: str,
         value: bytes,
         key: str | None,
-        tags: Mapping[str, str] | None,
+        tags: Mapping[str, TagValue] | None,
         reuse: Reuse | None,
         due: int,
         parent: Parent | None,
@@ -300,7 +303,7 @@ class Client(Speaker):
         *,
         workflow: Startable[Any] | Keyed | str = "",
         status: str = "",
-        tags: Mapping[str, str] | None = None,
+        tags: Mapping[str, TagValue] | None = None,
         parent: int = 0,
         before: int = 0,
         limit: int = 100,
@@ -311,27 +314,30 @@ class Client(Speaker):
         ended: Between | None = None,
         reference: str = "",
         parts: Mapping[str, str] | None = None,
+        order: ListOrder = "-started",
     ) -> list[Summary]:
         """What exists, newest first: of a workflow in all its versions or in one, with all of these tags, if any;
         children of `parent`, or the family of `root`, by their ids.
 
         `started` and `ended` are two times each: from the first on, and before the second; None is open.
         `before` is the id of the last one of the page before. `reference` and its `parts` are those of a process.
+        `order`: `started`, the oldest first; `-changed`, the last changed first, of stuck, failed or waiting ones.
         """
         if isinstance(workflow, Keyed):
             workflow = workflow.workflow
-        tags = {**(tags or {}), **_reference(reference, parts)}
+        tags = {**(tags or {}), **reference_tags(reference, parts)}
         name: Any = workflow if isinstance(workflow, str) else getattr(workflow, "name", workflow)
         if name:
             checked_text(name, "the name of a workflow")
         if status and status not in list(Status):
             raise CallerError(unknown("status", status, list(map(str, Status)), "leave it out to see all"))
+        changes = is_by_change(order, status)
         wanted = Filter(
             name,
             status,
             parent,
             checked_tags(tags, wanted=True),
-            await list_place(self._connection.queries, before),
+            await list_place(self._connection.queries, before, changes),
             limit,
             version=version,
             key_prefix=key_prefix,
@@ -339,6 +345,8 @@ class Client(Speaker):
             started=span_of(started, "started"),
             ended=span_of(ended, "ended"),
             kept=True,
+            oldest=order == "started",
+            by_change=changes,
         )
         if name or parent or root or tags or key_prefix:
             return [summary(row) for row in await self._connection.queries.heads(wanted)]
@@ -351,7 +359,7 @@ class Client(Speaker):
             found += [row for row in rows if not row.workflow.startswith(OWN)]
             if len(found) >= wanted.limit or len(rows) < wanted.limit:
                 break
-            wanted = msgspec.structs.replace(wanted, before=place_of(rows[-1]))
+            wanted = msgspec.structs.replace(wanted, before=(change_of if wanted.by_change else place_of)(rows[-1]))
         return found[: wanted.limit]
 
     async def send_to(
@@ -368,7 +376,7 @@ class Client(Speaker):
 
         None is `UnknownInstance`, several are `AmbiguousReference`: `parts` tells them apart.
         """
-        wanted = _reference(reference, parts)
+        wanted = reference_tags(reference, parts)
         live: list[HeadRow] = []
         before = None
         while len(live) < 2 and (rows := await self._connection.queries.heads(Filter(tags=wanted, before=before))):
@@ -489,11 +497,3 @@ class Client(Speaker):
             names = {*rows.names(), *self._workflows.names()}
             raise UnknownWorkflow(unknown("workflow", name, names, "register it: perdure.open(url, workflows=[...])"))
         return Named(name, row.parameters) if isinstance(workflow, str) else workflow
-
-
-def _reference(key: str, parts: Mapping[str, str] | None) -> dict[str, str]:
-    """The tags that a reference is."""
-    if not key and not parts:
-        return {}
-    tags = {"reference": key, **{f"reference.{part}": value for part, value in (parts or {}).items()}}
-    return {name: checked_text(value, "a reference") for name, value in tags.items() if value or name == "reference"}

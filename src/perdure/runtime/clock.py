@@ -12,7 +12,7 @@ from contextvars import Context
 class SystemClock:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._context = Context()  # callbacks carry nothing over from whoever called the engine last
+        self._context = Context()  # callbacks carry nothing over from the last caller of the engine
 
     def now(self) -> int:
         return time.time_ns()

@@ -18,7 +18,7 @@ _before: Final[list[int]] = []  # the thresholds that open engines found; only t
 
 @contextmanager
 def seldom() -> Iterator[None]:
-    """While any engine is open. Whoever has a threshold of their own that is higher, or none, keeps it."""
+    """While any engine is open. A process with a higher threshold of its own, or none, keeps it."""
     found, *others = gc.get_threshold()
     _before.append(found)
     if 0 < found < NEW_OBJECTS:

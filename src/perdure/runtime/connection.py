@@ -118,7 +118,7 @@ def refusal(refused: Refused) -> CallerError:
         "running": "; wait for it, or drop it with force=True",
         "not-stuck": "; a retry is for what is stuck or has failed: rewind goes back, fork goes on in another one",
         "unknown-instance": "; `perdure ls` lists what exists",
-        "version-conflict": "; nothing was recorded: look at what happened, and ask again with if_entry= of now",
+        "version-conflict": "; nothing was recorded: look at it, and ask again with if_entry= of now (HTTP: If-Match)",
         "unknown-version": "; register it too, or start the workflow by its name: that takes the newest",
         "ended": "" if refused.reason.endswith("fork it") else AFTER_THE_END,
     }

@@ -33,7 +33,7 @@ from perdure.kernel.retention import FORGOTTEN
 from perdure.kernel.rows import decode_outcome, inbox_row
 from perdure.kernel.rules import RULER
 from perdure.kernel.status import TERMINAL, Status
-from perdure.ports.frame import Frame
+from perdure.ports.frame import Frame, FrameRelay
 from perdure.ports.store import Queries
 
 from .connection import Connection, refusal
@@ -41,7 +41,7 @@ from .history import read_history
 from .log import log
 from .policies import Policies
 from .shard import Shard
-from .streams import Streams
+from .streams import RelayedStreams, Streams
 
 MOVED_SECONDS: Final = 1.0
 """How long to wait for an instance of another process before asking again whether it has come here."""
@@ -269,8 +269,12 @@ class LocalConnection:
 class FleetConnection(LocalConnection):
     """The connection of a process that runs some of the shards: what lives on another one goes through the database."""
 
-    def __init__(self, queries: Queries, failed: Callable[[Report], None], fleet: FleetFace) -> None:
+    def __init__(
+        self, queries: Queries, failed: Callable[[Report], None], fleet: FleetFace, relay: FrameRelay | None = None
+    ) -> None:
         super().__init__(queries, failed)
+        if relay is not None:
+            self.streams = RelayedStreams(relay, self.progress)
         self._fleet = fleet
         self._remote = RemoteConnection(queries)
         self._by_inbox: dict[Ref, None] = {}  # who was sent something that way, the last ones
@@ -351,16 +355,17 @@ class FleetConnection(LocalConnection):
 class RemoteConnection:
     """Posts events into the inbox table, and looks for outcomes whenever the database has changed."""
 
-    def __init__(self, queries: Queries) -> None:
+    def __init__(self, queries: Queries, relay: FrameRelay | None = None) -> None:
         self.loop = asyncio._get_running_loop()
         self.queries = queries
         self._policies = Policies()
+        self._streams = None if relay is None else RelayedStreams(relay)
 
     async def policy(self, workflow: str) -> Policy:
         return await self._policies.of(self.queries, workflow)
 
     async def _check_entry(self, to: Ref, entry: int) -> None:
-        """An engine refuses another last entry, and nobody would hear that: so it is looked at here, too."""
+        """An engine refuses another last entry, and its caller would not hear that: so it is checked here, too."""
         head = await self.queries.head(to)
         if head is not None:
             reader, _ = await read_history(self.queries, head.id)
@@ -403,6 +408,8 @@ class RemoteConnection:
 
     @property
     def streams(self) -> Streams:
+        if self._streams is not None:
+            return self._streams
         raise NotInThisProcess(
             "frames are seen in the process of the engine only, and this client is in another one; "
             "let the instance publish what others shall see (ctx.publish), and read it with handle.read(...)"

@@ -56,6 +56,10 @@ class Definitions:
         self._dialect = dialect
         self._added = added
 
+    def through(self, connection: Connection) -> Definitions:
+        """The same, asked by another connection."""
+        return Definitions(connection, self._dialect, self._added)
+
     async def put(self, workflow: Storable, *, activate: bool = False, by: By = None) -> str:
         """Keep a definition, and run it from now on. The same bytes again write nothing. The answer is its version.
 

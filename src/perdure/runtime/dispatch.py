@@ -106,7 +106,7 @@ class Dispatcher:
             await self._cluster.close()
 
     async def serve(self, interrupted: asyncio.Event, hurry: asyncio.Event, drain: float) -> dict[str, int]:
-        """Run until somebody interrupts; the answer is what was done."""
+        """Run until it is interrupted; the answer is what was done."""
         running = self._loop.create_task(self.run())
         await first(interrupted.wait(), asyncio.wait([running]))
         await self.drain(drain, hurry)

@@ -1,7 +1,7 @@
 """A fleet: processes that share the shards of a database. Here is what one of them does about it.
 
     _tick     renew the lease, see who else lives; give up what is more than a fair share, take what is free
-    _expire   no renewal came through in time: stop everything before somebody else may begin
+    _expire   no renewal came through in time: stop everything before another engine may begin
 
 The database's clock says when a lease has expired; this process gives up by its own monotonic clock, after two thirds
 of that time, counted from before it asked. What it still writes after that is refused by the epoch.

@@ -42,7 +42,7 @@ class Frames:
         self._told: dict[bytes, WorkerCall] = {}  # by jobs that are with workers
 
     def framed(self, intent: bytes, frame: Frame) -> None:
-        """A call says something before its receipt. After that, or after a stop, nobody wants to hear it.
+        """A call says something before its receipt. After that, or after a stop, it is dropped.
 
         A frame that is an event is kept like a receipt, until it is durable.
         """

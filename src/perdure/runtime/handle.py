@@ -42,6 +42,7 @@ from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.retention import FORGOTTEN
 from perdure.kernel.rows import StoredInstance, response_name
 from perdure.kernel.status import TERMINAL, Status, ended
+from perdure.kernel.tags import TagValue
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
 from perdure.ports.seen import Line, Summary, Waiting
@@ -119,7 +120,7 @@ class Handle(Speaker, Generic[R]):
         if value is None:
             return None  # type: ignore[return-value]
         workflow = self._workflow
-        if self._workflows.several(workflow.name):  # whoever has the key need not know the version
+        if self._workflows.several(workflow.name):  # a caller that has the key need not know the version
             workflow = self._workflows.of(workflow.name, (await self.summary()).version) or workflow
         return workflow.decode_result(value)  # type: ignore[no-any-return]
 
@@ -227,7 +228,7 @@ class Handle(Speaker, Generic[R]):
     async def watch(self, name: str) -> AsyncGenerator[Any, None]:
         """The value published under a name, and every new one, until the instance has ended.
 
-        Whoever looks away for a while finds the newest value, not each that there was.
+        A slow reader finds the newest value, not each that there was.
         """
         async with aclosing(self._values(name)) as values:
             async for value in values:
@@ -265,17 +266,17 @@ class Handle(Speaker, Generic[R]):
             raise UnknownLocation(f"{self.address} does not sleep{where}{known}")
         await self._connection.put(self._to(), Woken(location, asked(said)))
 
-    async def tag(self, name: str, value: str | None, **said: Unpack[Said]) -> None:
+    async def tag(self, name: str, value: TagValue | None, **said: Unpack[Said]) -> None:
         """Give the instance a tag, or another value of one; None removes it. Recorded, and listed when this returns.
 
         An instance that has ended keeps the tags that it has: `InstanceEnded`.
         """
         await self.tags({name: value}, **said)
 
-    async def tags(self, given: Mapping[str, str | None], **said: Unpack[Said]) -> None:
+    async def tags(self, given: Mapping[str, TagValue | None], **said: Unpack[Said]) -> None:
         """The same for several tags, as one entry."""
         await self._refuse("cancel")
-        tags = {checked_tag(name, value): value for name, value in given.items()}
+        tags = {name: checked_tag(name, value) for name, value in given.items()}
         await self._connection.put(self._to(), Tagged(tags, asked(said)))
 
     async def cancel(self, reason: str = "", undo: bool = False, **said: Unpack[Asking]) -> None:
@@ -303,7 +304,7 @@ class Handle(Speaker, Generic[R]):
             await self._rewind(event, said)
 
     async def rewind(self, to: str, *, force: bool = False, dry_run: bool = False, **said: Unpack[Said]) -> list[str]:
-        """Go back to the operation at a location: it and all that came after it did not happen, and are done anew.
+        """Go back to the operation at a location: it and all that came after it did not happen, and are done again.
 
         What came before is kept: answers, messages, sleeps, versions. Raises `StillRunning` while a step runs that
         would be dropped; `force` cancels it. Values that were published stay readable. Gives the locations that are
@@ -319,7 +320,7 @@ class Handle(Speaker, Generic[R]):
             return dropped
         event = behind.rewind(to, point, force)
         running = still_running(behind.instance, event)
-        if running is not None:  # an engine in another process would refuse it, and nobody would hear that
+        if running is not None:  # an engine in another process would refuse it, and its caller would not hear that
             raise refusal(running)
         await self._rewind(event, said)
         return dropped
@@ -365,7 +366,7 @@ class Handle(Speaker, Generic[R]):
         if point is None:
             known = sorted(behind.locations())
             near = [each for each in known if each.endswith(f"/{location}")][:NEAR_MAX]
-            near = near or difflib.get_close_matches(location, known, n=1)
+            near = near or difflib.get_close_matches(location[:200], known, n=1)
             meant = f"did you mean {' or '.join(map(repr, near))}?" if near else "`perdure history` shows where it did"
             raise UnknownLocation(f"{self.address} did nothing at {location!r}; {meant}")
         return point
@@ -457,7 +458,8 @@ class Handle(Speaker, Generic[R]):
         First comes the newest progress of steps that run already. The stream ends when the instance ends or is stuck,
         or when the engine is closed: `result()` says which. Who takes frames slowly loses some, and never holds up a
         step: progress that was not taken is replaced by newer progress of the same step, and of more than 1000 frames
-        that wait the oldest are dropped. Raises `NotInThisProcess` where the engine runs in another process.
+        that wait the oldest are dropped. Raises `NotInThisProcess` where the engine of a SQLite
+        file runs in another process.
         """
         return self._stream(self._connection.streams)
 
@@ -469,7 +471,7 @@ class Handle(Speaker, Generic[R]):
         def ended(end: asyncio.Future[Outcome]) -> None:
             if not end.cancelled():
                 end.exception()  # for `result()` to raise
-            stream.end()
+            asyncio.get_running_loop().call_later(streams.linger_seconds, stream.end)
 
         end.add_done_callback(ended)
         try:
@@ -508,7 +510,7 @@ class Handle(Speaker, Generic[R]):
         return await self._id()
 
     async def _refuse(self, verb: Verb) -> None:
-        """The kernel refuses it too, whoever sent it; but to a client in another process nobody would say so."""
+        """The kernel refuses it too; but a client in another process would not hear that."""
         await refuse_by_policy(self._connection, self._workflows, self.workflow, verb)
 
     def _to(self) -> Ref:

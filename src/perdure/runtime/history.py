@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
-
-import msgspec
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from perdure.codec import decode as decode_value
 from perdure.errors import CallerError, PerdureError
-from perdure.kernel.apply import apply
+from perdure.kernel.apply import Changed, apply
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait, attempt_of, due_of
 from perdure.kernel.entry import Entry, decode
@@ -36,19 +36,41 @@ from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.location import Patterns
 from perdure.kernel.moment import when
 from perdure.kernel.receipt import Failure
-from perdure.kernel.rows import StoredInstance, decode_outcome, offer_of
+from perdure.kernel.rows import StoredInstance, decode_outcome, offer_of, told_tags
 from perdure.kernel.snapshot import restore
 from perdure.kernel.status import Status
+from perdure.kernel.tags import told
 from perdure.ports.frame import Frame
 from perdure.ports.seen import Line, Summary, Waiting
-from perdure.ports.store import ListPlace, Queries, place_of
+from perdure.ports.store import ListPlace, Queries, change_of, place_of
 from perdure.tasks.model import WORKFLOW as TASK
 
 Opened = Mapping[bytes, tuple[str, int]]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+FEW: Final = 64
+"""So many entries are folded in less time than a thread takes to begin."""
 
 
 EFFECTS: Final = "effects"
 """The executor of effects that are known by a name."""
+
+
+class HistoryWatcher(Protocol):
+    """Folds something else of a history beside the lines: each entry is decoded and applied once for all."""
+
+    def heard(self, line: Line, entry: Entry, instance: Instance, changed: Changed) -> None:
+        """An entry was applied: `instance` is as it is after that."""
+        ...
+
+
+class HistoryNow(NamedTuple):
+    """A whole history as it was when it was read: what comes later changes nothing in it."""
+
+    state: Instance
+    lines: Sequence[Line]
+    waiting: Sequence[Waiting]
 
 
 class Reader:
@@ -57,7 +79,8 @@ class Reader:
     `begin`: the instance as it was before the first row, where that is not its start.
     """
 
-    def __init__(self, begin: Instance | None = None) -> None:
+    def __init__(self, begin: Instance | None = None, watchers: Sequence[HistoryWatcher] = ()) -> None:
+        self._watchers = watchers
         self.seq = 0 if begin is None else begin.seq  # of the last row read
         self._patterns = Patterns(() if begin is None else begin.patterns.texts())
         self._instance = begin
@@ -87,32 +110,57 @@ class Reader:
         for intent in changed.opened:
             if intent.id in self._instance.open:
                 self._opened[intent.id] = (intent.effect.location, entry.at)
+        for watcher in self._watchers:
+            watcher.heard(line, entry, self._instance, changed)
         return line
 
     def waiting(self, progress: Iterable[Frame] = ()) -> list[Waiting]:
-        """What is open now, and how far it is, as far as somebody knows."""
+        """What is open now, and how far it is, as far as it is known."""
         known = {(frame.location, frame.attempt): frame for frame in progress}
-        return [_waiting(intent, self._opened[intent.id][1], known) for intent in self.state.open.values()]
+        return [waiting_of(intent, self._opened[intent.id][1], known) for intent in self.state.open.values()]
+
+    def now(self, lines: list[Line]) -> HistoryNow:
+        """The history up to now, for a reader that goes on with it while more rows are read here."""
+        still = copy(self.state)
+        still.open = {id: copy(intent) for id, intent in still.open.items()}
+        still.published, still.tags = dict(still.published), dict(still.tags)
+        return HistoryNow(still, lines[:], self.waiting())
 
 
-async def read_history(queries: Queries, id: int) -> tuple[Reader, list[Line]]:
+async def read_history(queries: Queries, id: int, watchers: Sequence[HistoryWatcher] = ()) -> tuple[Reader, list[Line]]:
     """All that there is of an instance.
 
     A database that was restored from a snapshot may have no rows from before that: there it is what
     came after the last snapshot of the instance.
     """
-    rows = await queries.history(id)
-    if rows and rows[0].seq == id:  # an id is the seq of the first entry
-        reader = Reader()
-        return reader, reader.read(rows)
-    record = await queries.record(id)
-    if record is None:
-        return Reader(), []
-    reader = Reader(_begin(record))
-    return reader, reader.read(record.rows)
+    rows: Sequence[JournalRow] = await queries.history(id)
+    begin = None
+    if not rows or rows[0].seq != id:  # an id is the seq of the first entry
+        record = await queries.record(id)
+        if record is None:
+            return Reader(), []
+        begin, rows = begun(record), record.rows
+    reader = Reader(begin, watchers)
+    return reader, await aside(len(rows), reader.read, rows)
 
 
-def _begin(record: StoredInstance) -> Instance:
+async def aside(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Work on so many entries or rows: in a thread, if there are many. The loop of an engine goes on meanwhile.
+
+    A simulated world has no loop that could go on.
+    """
+    if size <= FEW or asyncio._get_running_loop() is None:
+        return work(*args, **kwargs)
+    return await asyncio.to_thread(work, *args, **kwargs)
+
+
+async def read_now(queries: Queries, id: int) -> HistoryNow:
+    reader, lines = await read_history(queries, id)
+    return HistoryNow(reader.state, lines, reader.waiting())
+
+
+def begun(record: StoredInstance) -> Instance:
+    """An instance as it was before the rows that a database has of it."""
     if record.snapshot is not None:
         return restore(record.snapshot)
     head = record.head  # it ended for good before this database began
@@ -186,7 +234,7 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
                 (receipt.error),
             )
         case Tagged(tags=tags):
-            return "tagged", "", "", tags, None
+            return "tagged", "", "", {name: None if text is None else told(text) for name, text in tags.items()}, None
         case Redelivered(intent=id):
             return "redelivered", place(id), "", None, None
         case Parked(intent=id):
@@ -226,7 +274,8 @@ def in_words(effect: Effect) -> str:
     return f"{word} {effect.location}{attempt}"
 
 
-def _waiting(intent: Intent, opened_at: int, progress: Mapping[tuple[str, int], Frame]) -> Waiting:
+def waiting_of(intent: Intent, opened_at: int, progress: Mapping[tuple[str, int], Frame]) -> Waiting:
+    """An open intent, as people see it."""
     effect = intent.effect
     due, name = due_of(effect), effect_of(effect)
     return Waiting(
@@ -267,18 +316,18 @@ def summary(head: HeadRow) -> Summary:
         when(head.started_at),
         when(head.changed_at),
         head.parent,
-        msgspec.json.decode(head.tags, type=dict[str, str]) if head.tags else {},
+        told_tags(head),
         head.root,
         when(head.ended_at) if head.ended_at else None,
         head.reason,
     )
 
 
-async def list_place(queries: Queries, before: int) -> ListPlace | None:
+async def list_place(queries: Queries, before: int, by_change: bool = False) -> ListPlace | None:
     """Where a list goes on after the instance with an id; 0: it begins."""
     if not before:
         return None
     head = await queries.head(before)
     if head is None:
         raise CallerError(f"before={before}: no instance has this id; it is that of the last one of the page before")
-    return place_of(head)
+    return change_of(head) if by_change else place_of(head)

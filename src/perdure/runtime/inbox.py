@@ -19,7 +19,7 @@ from .log import log
 from .timers import Timers
 
 POLL: Final = 25_000_000
-"""How often the inbox is looked at where nobody tells that something came. A look costs microseconds if nothing did."""
+"""How often the inbox is looked at where no hint tells of new rows. A look costs microseconds if nothing did."""
 
 INBOX_AT_ONCE: Final = 1000
 
@@ -74,7 +74,7 @@ class Inbox:
     # ---- a look --------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Look into the inbox now: somebody says that something came."""
+        """Look into the inbox now: there is a hint that something came."""
         self._look(self._core.life)
 
     def _look(self, life: int) -> None:

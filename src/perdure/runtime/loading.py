@@ -76,7 +76,7 @@ class Loading:
             kernel.adopt(ref, record)
             if self.unreadable:
                 self.unreadable.pop(ref, None)
-        except (PerdureError, msgspec.MsgspecError) as error:  # its rows are damaged, or newer: that is its own affair
+        except (PerdureError, msgspec.MsgspecError) as error:  # damaged rows, or newer ones: skip it
             log.error("%s cannot be read: %s", ref, error)
             for offer in kernel.cache.give_up(ref):  # what is in the inbox, or caused here, waits there
                 tell(offer.ticket, error)

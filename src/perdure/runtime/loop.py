@@ -73,7 +73,7 @@ class Loop:
             try:
                 with self._enclosure:
                     self._build()
-            except Exception as error:  # how far it came nobody knows: what is in memory is worth nothing
+            except Exception as error:  # how far it came is unknown: what is in memory is worth nothing
                 core.crash(error)
                 raise
             except KeyboardInterrupt:
@@ -90,7 +90,7 @@ class Loop:
             self.tell_if_at_rest()
 
     def _build(self) -> None:
-        """Advance the kernel, loading what it wants, until nobody is ready or the batch is full."""
+        """Advance the kernel, loading what it wants, until no instance is ready or the batch is full."""
         core, loading = self._core, self._loading
         kernel = core.kernel
         while True:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from perdure.kernel.entry import decode
+from typing import NamedTuple
+
+from perdure.kernel.entry import event_of
 from perdure.kernel.events import Event, id_of
-from perdure.kernel.location import Patterns
 from perdure.ports.store import Queries
 
 
-async def recorded(queries: Queries, instance: int, id: str) -> Event | None:
-    """The kernel forgets the ids of an instance that has ended; its journal has them."""
-    patterns = Patterns()
-    for row in await queries.history(instance):
-        event = decode(row.seq, row.instance, row.at, row.body, patterns).event
+class Recorded(NamedTuple):
+    seq: int
+    event: Event
+
+
+async def recorded(
+    queries: Queries, instance: int, id: str, *, after: int = 0, limit: int | None = None
+) -> Recorded | None:
+    """The kernel forgets the ids of an instance that has ended; its journal has them. `after`: in later entries."""
+    for row in await queries.history(instance, after, limit):
+        event = event_of(row.body)
         if id_of(event) == id:
-            return event
+            return Recorded(row.seq, event)
     return None

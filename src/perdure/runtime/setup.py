@@ -1,4 +1,4 @@
-"""What the shards of a process have in common: made once by whoever opens an engine, for one shard or for many."""
+"""What the shards of a process have in common: made once for each engine, for one shard or for many."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class QueueService(Protocol):
     """The queues that this engine serves itself."""
 
     def executors(self) -> list[Executor]:
-        """Where nobody else can: each queue is an executor of the shard."""
+        """Where no worker can: each queue is an executor of the shard."""
         ...
 
     def workers(self, jobs: Jobs) -> list[Serves]:

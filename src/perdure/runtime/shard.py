@@ -188,7 +188,7 @@ class Shard:
         self._admission.admit(Offer(to, event, heard, new=new))
 
     def look(self) -> None:
-        """Look into the inbox now: somebody says that something came."""
+        """Look into the inbox now: there is a hint that something came."""
         self._inbox.look()
 
     def when_settled(self, callback: Callable[[], None]) -> None:
@@ -280,7 +280,7 @@ class Shard:
         def acquired(lease: Lease | Exception) -> None:
             if isinstance(lease, Exception):
                 opened(lease)
-            elif self._core.closed:  # too late: nobody wants it any more
+            elif self._core.closed:  # too late: the shard was closed meanwhile
                 self._store.release()
             else:
                 self.epoch = lease.epoch
@@ -354,7 +354,7 @@ class Shard:
         if self._store.workers:
             self._lost_jobs.look(core.life)
         core.schedule()
-        core.listener.reloaded()  # a commit that was reported as failed may have ended instances nobody heard of
+        core.listener.reloaded()  # a commit that was reported as failed may have ended instances, unheard
 
     def _crash(self, error: Exception) -> None:
         """A failed commit: memory may be ahead of the journal, so it is dropped and loaded again."""

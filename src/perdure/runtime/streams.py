@@ -1,6 +1,6 @@
 """Who listens to frames, and the queue of each: what a slow listener has not taken yet, and no more than that.
 
-A frame that nobody listens to is gone. In a queue, progress that was not taken makes way for newer progress of the same
+A frame without a listener is gone. In a queue, progress that was not taken makes way for newer progress of the same
 attempt, and of more than `WAITING_MAX` frames the oldest is dropped: a step is never held up by who looks at it.
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from perdure.ports.frame import Frame
+from perdure.ports.frame import Frame, FrameRelay
 
 WAITING_MAX: Final = 1000
 
@@ -52,6 +52,9 @@ class FrameStream:
 class Streams:
     """All listeners of an engine, by instance."""
 
+    linger_seconds = 0.0
+    """How long a stream goes on after the end of its instance: frames may still be on their way."""
+
     def __init__(self) -> None:
         self._streams: dict[int, list[FrameStream]] = {}
 
@@ -72,3 +75,48 @@ class Streams:
 
     def __len__(self) -> int:
         return sum(map(len, self._streams.values()))
+
+
+class RelayedStreams(Streams):
+    """The same where instances may run in other processes: they are asked for frames as long as there are listeners."""
+
+    linger_seconds = 2.0  # the end is read in the database, and may be known before the last frames are here
+
+    def __init__(self, relay: FrameRelay, progress: Callable[[int], Iterable[Frame]] = lambda instance: ()) -> None:
+        super().__init__()
+        self._relay = relay
+        self._loop = asyncio.get_running_loop()
+        self._newest: dict[int, dict[str, Frame]] = {}  # progress that others told of instances that are watched
+
+        def asked(instance: int) -> None:
+            """Another process begins to watch: it hears how far the steps of this one are."""
+            for frame in progress(instance):
+                relay.tell(instance, frame)
+
+        relay.listen(self._heard, asked)
+
+    def open(self, instance: int, so_far: Iterable[Frame]) -> FrameStream:
+        first = instance not in self._streams
+        stream = super().open(instance, [*so_far, *self._newest.get(instance, {}).values()])
+        if first:
+            self._watch(instance)
+        return stream
+
+    def close(self, instance: int, stream: FrameStream) -> None:
+        super().close(instance, stream)
+        if instance not in self._streams:
+            self._newest.pop(instance, None)
+
+    def _heard(self, instance: int, frame: Frame) -> None:
+        if instance in self._streams and frame.kind == "progress":
+            self._newest.setdefault(instance, {})[frame.location] = frame
+        super().put(instance, frame)
+
+    def put(self, instance: int, frame: Frame) -> None:
+        super().put(instance, frame)
+        self._relay.tell(instance, frame)
+
+    def _watch(self, instance: int) -> None:
+        if instance in self._streams:
+            self._relay.watch(instance)
+            self._loop.call_later(self._relay.again, self._watch, instance)

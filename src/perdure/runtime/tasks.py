@@ -38,7 +38,7 @@ from perdure.tasks.history import TaskEvent, history, vote_of
 from perdure.tasks.life import TaskStatus
 from perdure.tasks.machine import BAD_ANSWER, BAD_REQUEST, checked_comment, fitting
 from perdure.tasks.model import WORKFLOW, Question, Quorum, checked_priority, moment_of, texts
-from perdure.tasks.rights import VERBS, Standing, TaskRequest, Verb, may_see, refusal
+from perdure.tasks.rights import VERBS, Refusal, Standing, TaskRequest, Verb, may_see, refusal
 from perdure.tasks.row import TaskInfo, answer_digest, form_digest, info_of
 
 from .arguments import Said, checked_text, limited
@@ -58,7 +58,10 @@ By = Actor | str
 
 
 class TaskDetail(TaskInfo, frozen=True, kw_only=True):
-    """A task with all that is known of it. `form` is JSON Schema; `may` are the verbs that the actor may use now."""
+    """A task with all that is known of it. `form` is JSON Schema; `may` are the verbs that the actor may use now.
+
+    `against` says why not the others. `override` are those of `may` that an actor must ask for with `override`.
+    """
 
     description: str
     data: Any
@@ -66,6 +69,8 @@ class TaskDetail(TaskInfo, frozen=True, kw_only=True):
     quorum: Quorum | None
     history: tuple[TaskEvent, ...]
     may: tuple[str, ...]
+    against: dict[str, str]
+    override: tuple[str, ...]
 
 
 class Acting(TypedDict, total=False):
@@ -134,7 +139,7 @@ class Tasks(Speaker):
         row = await self._row(task, actor)
         info, asked = info_of(row), await self._question(row.id)
         entries = await self._entries(row.id)
-        may = () if actor is None else tuple([verb for verb in VERBS if _may(info.standing, verb, actor)])
+        judged = {} if actor is None else {verb: _judged(info.standing, verb, actor) for verb in VERBS}
         return TaskDetail(
             **{field: getattr(info, field) for field in TaskInfo.__struct_fields__},
             description=asked.description,
@@ -142,7 +147,11 @@ class Tasks(Speaker):
             form=asked.form,
             quorum=asked.quorum,
             history=tuple(history(entries)),
-            may=may,
+            may=tuple([verb for verb, (against, _) in judged.items() if against is None]),
+            against={verb: against.text for verb, (against, _) in judged.items() if against is not None},
+            override=tuple(
+                [verb for verb, (against, plain) in judged.items() if against is None and plain is not None]
+            ),
         )
 
     async def _rows(self, filter: TaskFilter) -> AsyncIterator[TaskRow]:
@@ -180,7 +189,7 @@ class Tasks(Speaker):
     # ---- verbs ---------------------------------------------------------------------------------------------
 
     async def claim(self, task: str, **acting: Unpack[Acting]) -> TaskInfo:
-        """Take a task that nobody has."""
+        """Take a task that is free."""
         return await self._verb(task, "claim", {}, acting)
 
     async def release(self, task: str, **acting: Unpack[Acting]) -> TaskInfo:
@@ -368,10 +377,11 @@ def _result(row: TaskRow, response: Any) -> TaskInfo:
     raise TaskRefused(code, response["text"], response.get("holder", ""))
 
 
-def _may(task: Standing, verb: Verb, actor: Actor) -> bool:
-    """Whether an actor may use a verb, if its arguments are right."""
-    everybody = Actor(actor.id, (*task.roles, *actor.roles))
-    return refusal(task, TaskRequest(verb, actor, everybody if verb == "assign" else None, True, "some reason")) is None
+def _judged(task: Standing, verb: Verb, actor: Actor) -> tuple[Refusal | None, Refusal | None]:
+    """Why an actor may not use a verb whose arguments are right: with `override`, and without."""
+    to = Actor(actor.id, (*task.roles, *actor.roles)) if verb == "assign" else None
+    asked = TaskRequest(verb, actor, to, True, "some reason")
+    return refusal(task, asked), refusal(task, msgspec.structs.replace(asked, override=False))
 
 
 def _is_id(task: Any) -> bool:

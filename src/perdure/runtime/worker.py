@@ -41,7 +41,7 @@ PAUSE_MAX: Final = 1.0
 
 ANSWERS_MAX: Final = 500
 FRAMES_MAX: Final = 1000
-"""Frames that wait to be sent. More are dropped, and counted: nobody needs them."""
+"""Frames that wait to be sent. More are dropped, and counted: a frame is never needed."""
 
 Sign = Callable[[Publication, Receipt], Answerer]
 """Who a receipt is from, with the proof, where the queue has a key."""
@@ -104,7 +104,7 @@ class Worker:
                 await executor.close()
 
     async def serve(self, interrupted: asyncio.Event, hurry: asyncio.Event, drain: float) -> dict[str, int]:
-        """Run until somebody interrupts; the answer is what was done."""
+        """Run until it is interrupted; the answer is what was done."""
         running = self._loop.create_task(self.run())
         await first(interrupted.wait(), _ended(running))
         if not running.done():
@@ -165,7 +165,7 @@ class Worker:
         except (
             PerdureError,
             msgspec.MsgspecError,
-        ) as error:  # of an engine with other code, say: nobody here can do it
+        ) as error:  # of an engine with other code, say: this worker cannot do it
             log.error("the job %s cannot be read: %s", claim.job.intent.hex(), error)
             self.counts["unreadable"] += 1
             return
@@ -292,7 +292,7 @@ class Worker:
             await self._ended.wait()
 
     async def _cut(self) -> None:
-        """What may run once only and had begun is different: nobody knows what it has done."""
+        """What may run once only and had begun is different: what it has done is unknown."""
         back = self._interrupted
         for id, running in list(self.running.items()):
             running.executor.stop(id)

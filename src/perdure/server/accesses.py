@@ -181,12 +181,12 @@ class Accesses:
         person = (await self.state()).people.get(actor.id, Person())
         grants = ADMIN if actor.admin else tuple(dict.fromkeys((*more, *person.grants)))
         roles = tuple(dict.fromkeys((*actor.roles, *person.roles)))
-        return Login(Actor(actor.id, roles, actor.admin or is_admin(grants)), grants, via)
+        return Login(Actor(actor.id, roles, actor.admin or is_admin(grants)), grants, via, owner=actor.admin)
 
     # ---- login links -------------------------------------------------------------------------------------------
 
     def own_link(self, actor: str) -> str:
-        """A token of this process: it works where no engine runs. Whoever reads the terminal is the owner."""
+        """A token of this process: it works where no engine runs. A reader of the terminal is the owner."""
         token = token_urlsafe(32)
         self._links[digest_of(token)] = actor, datetime.now(UTC) + timedelta(minutes=LINK_MINUTES)
         return token

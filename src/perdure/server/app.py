@@ -13,18 +13,20 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
 from perdure.access.model import Login, allowed
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, UnknownWorkflow
 from perdure.kernel.asked import Asked
 from perdure.runtime.asking import asking
 from perdure.runtime.client import Client
-from perdure.runtime.history import read_history
+from perdure.runtime.history import aside
 
 from . import limits
 from .accesses import Accesses, Recognise
+from .api.acting import taken_up
 from .api.instances import ListQuery
 from .auth.oidc import Oidc
 from .auth.origins import LOOPBACK, is_ours, may_write
@@ -34,14 +36,14 @@ from .feed import Feed
 from .http import Answer, Receive, Request, Scope, Send, json_answer, problem_answer, send_answer
 from .logins import Logins
 from .openapi import document
-from .problems import HttpProblem, problem_of
-from .readers import Histories
-from .reading import JSON, from_text, read_json, read_query, to_struct
+from .problems import PAGES, HttpProblem, explained, problem_of
+from .readers import FoldedHistory, Histories
+from .reading import JSON, YAML, fields_of, from_text, read_json, read_query, read_text, to_struct
 from .reading import unknown as unknown_name
 from .redacting import Redactor, read_pointer
 from .rendering import plain, shown, trimmed
-from .repeat import REPLAYED, Repeats, event_id, first_answer
-from .routes import API, Route, match
+from .repeat import REPLAYED, SAID, Repeats, came_before, event_id, first_answer, said_of
+from .routes import API, DEFINITIONS, Route, match
 from .settings import Settings, secret_of
 from .static import Static
 from .stream import Stream, read_channels, resolved
@@ -76,6 +78,7 @@ class ServerApp:
         self._redacted = [read_pointer(text) for text in given.redact]
         self._buckets = limits.requests()
         self._streams: Counter[str] = Counter()
+        self._background: set[asyncio.Task[Any]] = set()
         self._denied: dict[tuple[str, str], tuple[float, int]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,6 +113,8 @@ class ServerApp:
 
     async def close(self) -> None:
         self.stopping.set()
+        for task in list(self._background):
+            task.cancel()
         await self.feed.close()
         await self.accesses.close()
 
@@ -141,7 +146,7 @@ class ServerApp:
             raise HttpProblem(403, "foreign-origin", "a write with a cookie comes from the pages of this server alone")
         wait = self._buckets.take(login.actor.id, time.monotonic())
         if wait:
-            raise HttpProblem(429, "too-many-requests", f"try again in {wait:.1f} s", retry_after=wait)
+            raise HttpProblem(429, "too-many-requests", f"try again in {max(wait, 0.1):.1f} s", retry_after=wait)
         if request.path.startswith(f"{API}/"):
             return await self._api(request, login)
         return await self._face(request, login)
@@ -163,12 +168,18 @@ class ServerApp:
         return Answer(401, answer.body, answer.media, [("www-authenticate", "Bearer")])
 
     async def _face(self, request: Request, login: Login) -> Answer:
-        """What is no verb: the document of the API, logout, the files and pages of the UI."""
+        """What is no verb: the document of the API, the pages of error codes, logout, the files and pages of the UI."""
         path = request.path
         if path == "/openapi.json" and request.method in ("GET", "HEAD"):
             return json_answer(document())
         if path == "/logout" and request.method == "POST":
             return await self.logins.out(request, login)
+        if (
+            path.startswith(PAGES)
+            and request.method in ("GET", "HEAD")
+            and (text := explained(path.removeprefix(PAGES)))
+        ):
+            return Answer(200, text.encode(), "text/plain; charset=utf-8")
         if self.settings.ui and request.method in ("GET", "HEAD"):
             if path.startswith("/ui/"):
                 _, _, rest = path.removeprefix("/ui/").partition("/")
@@ -204,22 +215,31 @@ class ServerApp:
         body = b"" if route.read else await request.body(limits.VALUE_BODY_MAX if route.values else limits.BODY_MAX)
         if body:
             request.begin_answer()  # the time that the body took is not the database's
-        params = _params(request, route, named, body)
+        if len(body) > limits.LARGE_BODY:
+            params = await asyncio.to_thread(_params, request, route, named, body)
+        else:
+            params = _params(request, route, named, body)
 
         async def work() -> Answer:
             return await self._call(calling, route, params)
 
         key = request.headers.get("idempotency-key")
-        if key is None or route.read:
+        if route.read:
             return await work()
-        said = f"{route.method} {request.path}\n".encode() + body
-        return await self._repeats.once(login.actor.id, key, said, work)
+        if key is not None:
+            calling.said = said_of(route.method, request.path, body)
+        calling.client = asking(self.client, _asked(calling))
+        return await work() if key is None else await self._repeats.once(login, key, calling.said, work)
 
     async def _call(self, calling: Calling, route: Route, params: Any) -> Answer:
+        repeated = False
         try:
+            heights = await self.client.queries.heights() if calling.event and not route.read else None
             async with asyncio.timeout_at(None if route.name in LONG else calling.request.deadline):
                 answered = await route.call(calling, params)
-            if getattr(answered, "note", msgspec.UNSET) is not msgspec.UNSET:  # it was so before: by this request?
+            if heights is not None:
+                repeated = await came_before(calling, heights)
+            if repeated:
                 answered = await first_answer(calling, route.name, params) or answered
         except TimeoutError as error:
             if isinstance(error, PerdureError):
@@ -230,53 +250,56 @@ class ServerApp:
             if problem.status == 403:
                 self._denied_write(calling.login, route)
             raise
-        except PerdureError:
+        except PerdureError as error:
             first = await first_answer(calling, route.name, params)
+            if first is None and isinstance(error, UnknownWorkflow) and not calling.sees_all:
+                raise HttpProblem(404, "unknown-workflow", "there is no such workflow") from None
             if first is None:
                 raise
-            return json_answer(shown(first), headers=[REPLAYED])
+            answered, repeated = first, True
         if isinstance(answered, Answer):
             return answered
         status, answer = answered if isinstance(answered, tuple) else (200, answered)
-        headers = [("etag", f'"{calling.tag}"')] if calling.tag else []
+        headers = [REPLAYED] if repeated else [("etag", f'"{calling.tag}"')] if calling.tag else []
+        wait = calling.request.preferred_wait
+        if not route.read and wait is not None and calling.head is not None and not await taken_up(calling, wait):
+            status = 202
+        if status == 202 and isinstance(id := getattr(answer, "id", None), str):
+            headers.append(("location", f"{calling.request.root}{API}/instances/{quote(id, safe='/@')}"))
         query = read_query(calling.request.query) if route.read else {}
         if route.direct and "fields" not in query:
             return Answer(status, msgspec.json.encode(answer), headers=headers)
         whole = None if query.get("values") == ["whole"] else _whole(calling.request) if route.read else ""
         redactor = await self._redactor(calling) if self._redacted else None
-        document = shown(answer, values=calling.shows_values, whole=whole, redactor=redactor)
-        return json_answer(_trimmed(document, query.get("fields", [])), status, headers)
+        fields, values = query.get("fields", []), calling.shows_values
+
+        def render() -> Answer:
+            document = shown(answer, values=values, whole=whole, redactor=redactor)
+            return json_answer(_trimmed(document, fields), status, headers)
+
+        return await aside(calling.rows, render)
 
     async def _redactor(self, calling: Calling) -> Redactor:
         """It knows the hidden texts of the instances that the answer is about: an error may repeat them."""
         redactor = Redactor(self._redacted)
         for instance in calling.found:
-            _, lines = await read_history(self.client.queries, instance)
-            for line in lines:
-                redactor.value(plain(line.value))
+            head = await self.client.queries.head(instance)
+            if head is not None:
+                await self.histories.cut(self.client.queries, head, lambda whole: _hide(redactor, whole))
         return redactor
 
     def _calling(self, request: Request, login: Login, route: Route) -> Calling:
-        key = request.headers.get("idempotency-key", "")
-        asked = Asked(
-            id=event_id(login.actor.id, key),
-            by=login.actor,
-            via=f"{login.via} request:{request.id}",
-            reason=request.headers.get("x-reason", "")[:500],
-            if_entry=_if_entry(request),
-            trace=request.headers.get("traceparent", "")[:100],
-        )
-        client = self.client if route.read else asking(self.client, asked)
         return Calling(
             request,
             login,
-            client,
+            self.client,
             self.accesses,
             self.settings,
             self.histories,
             route.read,
             route.who,
-            event=asked.id,
+            event="" if route.read else event_id(login.actor.id, request.headers.get("idempotency-key", "")),
+            background=self._background,
             engine=self.client,
         )
 
@@ -297,6 +320,8 @@ class ServerApp:
     # ---- streams -----------------------------------------------------------------------------------------------
 
     async def _stream(self, request: Request, login: Login) -> Answer:
+        if login.executor:
+            raise HttpProblem(403, "forbidden", "the key of an executor answers effects, and watches nothing")
         close = self._open_stream(login.actor.id)
         try:
             stream, last = await self._followed(request, login)
@@ -331,7 +356,8 @@ class ServerApp:
         async def again() -> Login | None:
             return (await self.accesses.login_of(request))[0]
 
-        stream = Stream(self.feed, self.client, login, channels, again, self.stopping, lambda: self.notice)
+        titles = not self._redacted
+        stream = Stream(self.feed, self.client, login, channels, again, self.stopping, lambda: self.notice, titles)
         return stream, request.headers.get("last-event-id") or next(iter(query.get("last", [])), None)
 
     async def _streaming(self, answer: Answer, request: Request, send: Send) -> None:
@@ -374,9 +400,14 @@ class ServerApp:
         return "" if owner is not None or self.settings.connect else "no engine runs"
 
 
+def _hide(redactor: Redactor, whole: FoldedHistory) -> None:
+    for line in whole.lines:
+        redactor.value(plain(line.value))
+
+
 def _params(request: Request, route: Route, named: dict[str, str], body: bytes) -> Any:
     """The parameters of a verb: from the path, and from the query of a read or the body of a write."""
-    fields = {field.encode_name: field for field in msgspec.structs.fields(route.params)}
+    fields = fields_of(route.params)
     if route.read:
         query = read_query(request.query)
         query.pop("values", None)
@@ -388,7 +419,7 @@ def _params(request: Request, route: Route, named: dict[str, str], body: bytes) 
             given = {}
         given |= {name: from_text(_type(fields, name), texts, name) for name, texts in query.items()}
     else:
-        given = _body(request, body) if body else {}
+        given = _body(request, route, body) if body else {}
     for name, text in named.items():
         value = from_text(_type(fields, name), [text], name)
         if given.setdefault(name, value) != value:
@@ -417,14 +448,29 @@ def _type(fields: dict[str, Any], name: str) -> Any:
     return fields[name].type if name in fields else str
 
 
-def _body(request: Request, body: bytes) -> dict[str, Any]:
+def _body(request: Request, route: Route, body: bytes) -> dict[str, Any]:
     media = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    if media in YAML and route.name in DEFINITIONS:
+        return {"text": read_text(body)}
     if media != JSON:
         raise HttpProblem(415, "wrong-media-type", f"a body is {JSON}, found {media[:80]!r}")
     value = read_json(body)
     if not isinstance(value, dict):
         raise HttpProblem(422, "bad-request", f"a body is a JSON object, found {type(value).__name__}")
     return value
+
+
+def _asked(calling: Calling) -> Asked:
+    """What the event of a request says beside itself."""
+    request, login = calling.request, calling.login
+    return Asked(
+        id=calling.event,
+        by=login.actor,
+        via=f"{login.via} request:{request.id}" + (SAID + calling.said if calling.said else ""),
+        reason=request.headers.get("x-reason", "")[:500],
+        if_entry=_if_entry(request),
+        trace=request.headers.get("traceparent", "")[:100],
+    )
 
 
 def _if_entry(request: Request) -> int | None:

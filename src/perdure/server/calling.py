@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from perdure.access.model import Login, Who, allowed, sees, sees_values
+from perdure.access.model import ROLES, Login, Who, allowed, sees, sees_values
 from perdure.errors import UnclearRequest, UnknownInstance
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
+from perdure.kernel.rules import RULER
 from perdure.ports.store import Filter
+from perdure.runtime.bulk import handle_of
 from perdure.runtime.client import Client
+from perdure.runtime.handle import Handle
+from perdure.views.find import NUMBER, readings
 
 from .problems import HttpProblem
 
 if TYPE_CHECKING:
     from .accesses import Accesses
     from .http import Request
-    from .readers import Histories
+    from .readers import FoldedHistory, Histories
     from .settings import Settings
 
-_NUMBER = re.compile(r"@([0-9]{1,19})\Z")
+T = TypeVar("T")
+WORK_SECONDS: Final = 8.0
 
 
 class Calling(msgspec.Struct):
@@ -40,7 +46,11 @@ class Calling(msgspec.Struct):
     found: set[int] = msgspec.field(default_factory=set)  # instances that the answer is about
     tag: str = ""  # the number of the instance's last entry, for the ETag
     event: str = ""  # the id of what is recorded: the Idempotency-Key, as a key of this actor
+    rows: int = 0  # of the answer: one with many is put into JSON in a thread
+    said: str = ""  # what the request says, as a few digits: recorded with its event
     head: HeadRow | None = None  # of the subject, once it is found
+    made: Address | None = None  # the instance that the request makes
+    background: set[asyncio.Task[Any]] = msgspec.field(default_factory=set)  # what goes on after the answer
     engine: Any = None  # the client that the server was given: an engine hears of new definitions by it
 
     def sees(self, workflow: str) -> bool:
@@ -58,6 +68,15 @@ class Calling(msgspec.Struct):
             raise unknown(what)
         raise forbidden(self, verdict.needs, what)
 
+    def check_rules(self) -> None:
+        """Raise unless the login may use this verb on the world of cells."""
+        what = "the world of cells"
+        verdict = allowed(self.login, self.who, RULER.workflow)
+        if verdict.hidden:
+            raise unknown(what)
+        if not verdict.yes:
+            raise forbidden(self, verdict.needs, what)
+
     async def find(self, id: str) -> HeadRow:
         """The head of an instance that the login may see, by `workflow/key` or `@NUMBER`."""
         heads = [head for head in await self._named(id) if head is not None and self.sees(head.workflow)]
@@ -69,10 +88,14 @@ class Calling(msgspec.Struct):
         self.head = heads[0]
         return heads[0]
 
+    def handle(self, id: str, head: HeadRow) -> Handle[Any]:
+        """Of one generation, where a number names it; else by the name."""
+        return handle_of(self.client, head) if id.startswith("@") else self.client.handle(head.workflow, head.key)
+
     async def find_named(self, text: str) -> str:
         """The id that a text means: `workflow/key`, `@NUMBER`, or the key alone where one visible instance has it."""
         try:
-            return id_of(await self.find(text))
+            return exact(text, await self.find(text))
         except UnknownInstance:
             heads = await self.client.queries.heads(Filter(key=text, limit=1000)) if text else []
         ids = sorted({id_of(head) for head in heads if self.sees(head.workflow)})
@@ -80,10 +103,29 @@ class Calling(msgspec.Struct):
             raise UnclearRequest(f"{text!r:.80} is the key of {len(ids)} instances: {', '.join(ids[:20])}")
         if ids:
             return id_of(await self.find(ids[0]))
-        for address in _addresses(text):
+        for address in await readings(self.client.queries, text):
             if self.sees(address.workflow) and await self.client.queries.undelivered(address):
                 return text  # recorded, and not taken up yet: the verb says so
         raise unknown(f"instance {text[:80]!r}")
+
+    async def cut(self, head: HeadRow, work: Callable[[FoldedHistory], T]) -> T:
+        """What `work` makes of the whole history of an instance; the ETag is the number of its last entry."""
+        found, last = await self.histories.cut(self.client.queries, head, lambda whole: (work(whole), whole.last))
+        self.tag = str(last)
+        return found
+
+    async def within(self, name: str, work: Coroutine[Any, Any, T]) -> T | None:
+        """The result of work that may take longer than an answer; None: it goes on. One of a name at a time."""
+        if any(task.get_name() == name for task in self.background):
+            work.close()
+            text = f"this server has not ended another {name}: try again"
+            raise HttpProblem(409, "still-working", text, retry_after=5)
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        done, _ = await asyncio.wait([task], timeout=WORK_SECONDS)
+        return task.result() if done else None
 
     @property
     def sees_all(self) -> bool:
@@ -95,16 +137,10 @@ class Calling(msgspec.Struct):
         return all(self.values(workflow) for workflow in self.subjects)
 
     async def _named(self, id: str) -> list[HeadRow | None]:
-        queries, number = self.client.queries, _NUMBER.match(id)
+        queries, number = self.client.queries, NUMBER.match(id)
         if number is not None:
             return [await queries.head(int(number[1]))] if int(number[1]) < 2**63 else []
-        return [await queries.head(address) for address in _addresses(id)]
-
-
-def _addresses(id: str) -> list[Address]:
-    """Every reading as workflow/key: both may have slashes."""
-    cuts = [n for n, letter in enumerate(id) if letter == "/" and n > 0]
-    return [*(Address(id[:n], id[n + 1 :]) for n in cuts), Address(id, "")]
+        return [await queries.head(address) for address in await readings(queries, id)]
 
 
 def unknown(what: str) -> Exception:
@@ -112,8 +148,17 @@ def unknown(what: str) -> Exception:
 
 
 def forbidden(calling: Calling, needs: str, what: str) -> HttpProblem:
-    detail = f"{calling.login.actor} may see {what} and may not do this: it needs the role {needs}"
+    detail = f"{calling.login.actor} may see {what} and may not do this: it needs {needed(needs)}"
     return HttpProblem(403, "forbidden", detail, expected=needs)
+
+
+def needed(needs: str) -> str:
+    return f"the role {needs}" if needs in ROLES else needs
+
+
+def exact(id: str, head: HeadRow) -> str:
+    """The id for a verb: a number stays one, for it means one generation, and a name the last one."""
+    return f"@{head.id}" if id.startswith("@") else id_of(head)
 
 
 def id_of(head: HeadRow) -> str:

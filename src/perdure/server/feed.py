@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Hashable
 from contextlib import aclosing, suppress
+from itertools import islice
 from typing import Final, NamedTuple
 
 from perdure.kernel.batch import HeadRow, JournalRow
@@ -52,6 +54,7 @@ class Feed:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._ring: deque[Moved] = deque(maxlen=RING)
+        self._shared: dict[tuple[int, Hashable], list[Moved]] = {}
         self._watchers: set[asyncio.Event] = set()
         self._task: asyncio.Task[None] | None = None
         self._begun = asyncio.Event()
@@ -80,13 +83,20 @@ class Feed:
         for woken in self._watchers:
             woken.set()
 
-    def since(self, n: int) -> list[Moved] | None:
-        """What moved after the n-th; None: too much has."""
+    def since(self, n: int, channels: Hashable, concerns: Callable[[Moved], bool]) -> list[Moved] | None:
+        """What moved after the n-th and concerns a reader; None: too much has moved.
+
+        Readers of the same channels share the answer: a thousand of them judge an entry once.
+        """
         if n == self.n:
             return []
         if not self._ring or self._ring[0].n > n + 1:
             return None
-        return [moved for moved in self._ring if moved.n > n]
+        known = self._shared.get((n, channels))
+        if known is None:
+            moved = list(islice(reversed(self._ring), self.n - n))[::-1]
+            known = self._shared[n, channels] = [each for each in moved if concerns(each)]
+        return known
 
     async def missed(self, after: Position) -> tuple[list[Moved], Position, int] | None:
         """What moved between a position and now, and where now is; None: too much, or a position of elsewhere."""
@@ -132,6 +142,7 @@ class Feed:
                 for each in moved:
                     self.n += 1
                     self._ring.append(each._replace(n=self.n))
+                self._shared.clear()
                 self.position[shard] = rows[-1].seq
                 for woken in self._watchers:
                     woken.set()
@@ -141,8 +152,8 @@ class Feed:
         return await self._client.queries.journal(after, PAGE)
 
     async def _headed(self, moved: list[Moved]) -> list[Moved]:
-        heads = {id: await self._client.queries.head(id) for id in dict.fromkeys(each.instance for each in moved)}
-        return [each._replace(head=heads[each.instance]) for each in moved]
+        heads = await self._client.queries.heads_of(list({each.instance for each in moved}))
+        return [each._replace(head=heads.get(each.instance)) for each in moved]
 
     async def close(self) -> None:
         if self._task is not None:

@@ -62,6 +62,15 @@ class Request:
         return host
 
     @property
+    def preferred_wait(self) -> float | None:
+        """The seconds of `Prefer: wait=N`; None: it does not say."""
+        for part in self.headers.get("prefer", "").replace(";", ",").split(","):
+            name, _, value = part.strip().partition("=")
+            if name.strip().lower() == "wait" and value.strip().isdigit() and len(value) < 10:
+                return float(value)
+        return None
+
+    @property
     def is_too_long(self) -> bool:
         return len(self.path) + len(self.query) > URL_MAX
 
@@ -121,7 +130,7 @@ def problem_answer(problem: HttpProblem, request: Request) -> Answer:
     retry = problem.more.get("retry_after")
     if retry is not None:
         headers.append(("retry-after", str(max(1, round(retry)))))
-    body = to_bytes(document(problem, request.path, request.id))
+    body = to_bytes(document(problem, request.path, request.id, request.root))
     return Answer(problem.status, body, "application/problem+json", headers)
 
 

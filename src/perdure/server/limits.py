@@ -12,6 +12,12 @@ VALUE_BODY_MAX: Final = 16 * 1024 * 1024
 URL_MAX: Final = 8 * 1024
 HEADERS_MAX: Final = 100
 DEPTH_MAX: Final = 64
+VALUES_MAX: Final = 500_000
+"""Values in a body, those within others included: each costs the loop of the engine a few microseconds."""
+
+LARGE_BODY: Final = 64 * 1024
+"""Larger bodies are read in a thread."""
+
 READ_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 10.0
 STREAMS_MAX: Final = 20

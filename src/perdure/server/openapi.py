@@ -9,8 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from .api.instances import ListQuery
+from .reading import JSON, YAML
 from .refusals import status_of
-from .routes import API, ROUTES, Route
+from .routes import API, DEFINITIONS, ROUTES, Route
 
 PROBLEM: Final = {
     "type": "object",
@@ -92,7 +93,10 @@ def _operation(route: Route) -> dict[str, Any]:
         content: dict[str, Any] = {"schema": _body(route)}
         if route.example is not None:
             content["example"] = route.example
-        operation["requestBody"] = {"content": {"application/json": content}}
+        bodies: dict[str, Any] = {JSON: content}
+        if route.name in DEFINITIONS:
+            bodies[YAML[0]] = {"schema": {"type": "string"}}
+        operation["requestBody"] = {"content": bodies}
     return operation
 
 

@@ -5,11 +5,14 @@ The first class that fits counts. An error of ours that no row names is a 500 wi
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any, Final
 
 from perdure import errors
 from perdure.errors import PerdureError
+
+from .refusals import OF_TASKS, status_of
 
 TITLES: Final = {
     400: "malformed request",
@@ -29,7 +32,43 @@ TITLES: Final = {
     503: "not available",
 }
 
-DOCS: Final = "urn:perdure:error:"
+PAGES: Final = "/errors/"
+"""Below this path of the server each code has a page: the `type` of a problem leads there."""
+
+OWN: Final = {
+    "malformed": "The request is not strict JSON in UTF-8. Correct it; nothing was recorded.",
+    "login-needed": "The request has no valid login. Log in, or send an API key: `Authorization: Bearer pdk_…`.",
+    "forbidden": "The login may see this and may not do that. `expected` is the role that it needs.",
+    "foreign-host": "The server does not answer under that name. The setting `hosts` lists those that it has.",
+    "foreign-origin": "A write with a cookie came from another page than those of this server. Programs use API keys.",
+    "read-only": "The server was started with `--read-only`: it refuses every verb that changes something.",
+    "wrong-method": "The path exists, and not with this method. The header `Allow` lists those that it has.",
+    "last-admin": "One admin has to be left. Make another admin first.",
+    "name-taken": "The name belongs to a bookmark that another person shares. Choose another name.",
+    "unknown-node": "The graph has no node of that name. `GET …/-/report` lists those that it has.",
+    "unknown-verb": "There is no verb of that name. `GET /verbs` lists them.",
+    "too-slow": "The body did not come in time. Send the request again.",
+    "code-not-here": "Only the workflow's code can tell this. Ask a server that has the code.",
+    "still-working": "The server still makes what an earlier request asked for. Try again after `Retry-After` seconds.",
+    "unknown-proposal": "There is no proposal of that number. `GET …/world/proposals` lists them.",
+    "four-eyes": "A proposal is approved by another person than its proposer.",
+    "node-denied": "The graph refuses the node. The detail names the rule.",
+    "patch-refused": "The playbook refuses the patch of ctx. The detail says why; nothing was changed.",
+    "url-too-long": "The URL is longer than the limit. Filters can be sent as a bookmark.",
+    "wrong-media-type": "A body is `application/json`; a definition may be YAML.",
+    "bad-cursor": "The cursor belongs to another list, or was changed. Begin again without a cursor.",
+    "key-reused": "The `Idempotency-Key` was used for another request. Each request takes a key of its own.",
+    "too-many-logins": "Too many logins failed from this address. Try again after `Retry-After` seconds.",
+    "too-many-requests": "The login sends more requests than its limit. Try again after `Retry-After` seconds.",
+    "too-many-streams": "The login has as many open streams as its limit. Close one.",
+    "too-many-headers": "The request has more headers than the limit.",
+    "internal": "This is a defect of perdure. The log of the server has the number of the request.",
+    "cut-off": "The server stopped before the answer. Look at the instance before the request is repeated.",
+}
+"""What the codes mean that no error class stands behind."""
+
+OWN_RULES: Final = ("unknown-proposal", "stale-patch")
+"""Refusals of a world with a code of their own; the others are `rule-refused`, with the world's code as `found`."""
 
 _ROWS: Final[tuple[tuple[str, str, int], ...]] = (
     ("UnknownInstance", "not-found", 404),
@@ -76,6 +115,10 @@ _ROWS: Final[tuple[tuple[str, str, int], ...]] = (
 TABLE: Final = tuple((getattr(errors, name), code, status) for name, code, status in _ROWS if hasattr(errors, name))
 
 
+SAID: Final = ("where", "expected", "found", "hint")
+"""Attributes of errors that problems have as they are."""
+
+
 class HttpProblem(Exception):
     """A refusal of the HTTP face itself."""
 
@@ -92,14 +135,29 @@ def problem_of(error: Exception) -> HttpProblem | None:
         return None
     for kind, code, status in TABLE:
         if isinstance(error, kind):
-            more: dict[str, Any] = {}
+            more: dict[str, Any] = {
+                name: text for name in SAID if isinstance(text := getattr(error, name, None), str) and text
+            }
             if rows := rows_of(error):
                 more["errors"] = [{name: row[name] for name in ("pointer", "detail")} for row in rows]
             named = str(getattr(error, "code", code)) if code == "task-refused" else code
+            if isinstance(error, errors.RuleRefused):
+                more["found"] = error.code
+                if error.code in OWN_RULES:
+                    return HttpProblem(status_of(error.code), error.code, str(error), **more)
             if status == 503:
                 more["retry_after"] = 1
             return HttpProblem(status, named, str(error), **more)
     return HttpProblem(409, kebab(type(error).__name__), str(error))
+
+
+def explained(code: str) -> str:
+    """The page of a code: what it means, and the docstring of each error that it stands for. Empty: no such code."""
+    texts = [each[code] for each in (OWN, OF_TASKS) if code in each]
+    for kind, named, status in TABLE:
+        if named == code:
+            texts.append(f"{kind.__name__}, {status} {TITLES[status]}\n\n{inspect.cleandoc(kind.__doc__ or '')}")
+    return "\n\n".join([code, *texts]) + "\n" if texts else ""
 
 
 def rows_of(error: PerdureError) -> list[dict[str, str]]:
@@ -115,14 +173,14 @@ def rows_of(error: PerdureError) -> list[dict[str, str]]:
     ]
 
 
-def document(problem: HttpProblem, path: str, request: str) -> dict[str, Any]:
+def document(problem: HttpProblem, path: str, request: str, root: str = "") -> dict[str, Any]:
     more = {name: value for name, value in problem.more.items() if name not in ("retry_after", "headers")}
     return {
-        "type": f"{DOCS}{problem.code}",
+        "type": f"{root}{PAGES}{problem.code}",
         "title": TITLES.get(problem.status, "error"),
         "status": problem.status,
         "detail": problem.detail,
-        "instance": path,
+        "instance": root + path,
         "code": problem.code,
         "request": request,
         **more,

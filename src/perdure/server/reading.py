@@ -7,26 +7,32 @@ import json
 import types
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from math import isinf
-from typing import Any, Final, Union, get_args, get_origin
+from functools import cache
+from math import isfinite, isinf
+from typing import Any, Final, Literal, Union, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from .limits import DEPTH_MAX
+from .limits import DEPTH_MAX, VALUES_MAX
 from .problems import HttpProblem
 
+DIGITS_MAX: Final = 1000
 JSON: Final = "application/json"
+YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml")
 
 
 def read_json(body: bytes) -> Any:
     """The value of a body: strict JSON in UTF-8, each name once, no NaN, not nested too deeply."""
+    text = read_text(body)
     try:
-        text = body.decode()
-    except UnicodeDecodeError as error:
-        raise HttpProblem(400, "malformed", f"the body is not UTF-8 at byte {error.start}") from None
-    try:
-        value = json.loads(text, object_pairs_hook=_each_once, parse_constant=_refuse_constant, parse_float=_finite)
+        value = json.loads(
+            text,
+            object_pairs_hook=_each_once,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            parse_int=_integer,
+        )
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise HttpProblem(400, "malformed", f"the body is not JSON: {error.msg} at {place}", where=place) from None
@@ -35,7 +41,24 @@ def read_json(body: bytes) -> Any:
     except RecursionError:
         raise HttpProblem(400, "malformed", f"the body is nested deeper than {DEPTH_MAX}") from None
     _check_depth(value)
+    if "\\ud" in text.lower():
+        _refuse_surrogates(value)
     return value
+
+
+def read_text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise HttpProblem(400, "malformed", f"the body is not UTF-8 at byte {error.start}") from None
+
+
+def _refuse_surrogates(value: Any) -> None:
+    """A lone surrogate is no text: it could neither be recorded nor be told."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise HttpProblem(400, "malformed", "the body has a text with a lone surrogate") from None
 
 
 class _NotStrict(ValueError):
@@ -55,6 +78,12 @@ def _refuse_constant(name: str) -> Any:
     raise _NotStrict(f"{name} is no JSON")
 
 
+def _integer(text: str) -> int:
+    if len(text) > DIGITS_MAX:
+        raise _NotStrict(f"the number {text:.40}… has more than {DIGITS_MAX} digits")
+    return int(text)
+
+
 def _finite(text: str) -> float:
     value = float(text)
     if isinf(value):
@@ -63,9 +92,12 @@ def _finite(text: str) -> float:
 
 
 def _check_depth(value: Any) -> None:
-    level, depth = [value], 0
+    level, depth, count = [value], 0, 1
     while level:
         depth += 1
+        count += sum(len(each) for each in level if isinstance(each, dict | list))
+        if count > VALUES_MAX:
+            raise HttpProblem(413, "too-large", f"the body has more than {VALUES_MAX:,} values")
         if depth > DEPTH_MAX:
             raise HttpProblem(400, "malformed", f"the body is nested deeper than {DEPTH_MAX}")
         below: list[Any] = []
@@ -89,25 +121,41 @@ def read_query(query: bytes) -> dict[str, list[str]]:
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
+    near = difflib.get_close_matches(name[:200], names, n=1)
     meant = f"; did you mean {near[0]!r}?" if near else ""
     return f"no {kind} is named {name!r:.80}{meant} (there are: {', '.join(names) or 'none'})"
 
 
-def to_struct(kind: type[Any], given: Mapping[str, Any]) -> Any:
+@cache
+def fields_of(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """The fields of a verb's parameters, by their names in a request. msgspec evaluates the annotations each time."""
+    return {field.encode_name: field for field in msgspec.structs.fields(kind)}
+
+
+def to_struct(kind: type[msgspec.Struct], given: Mapping[str, Any]) -> Any:
     """The parameters of a verb. Names that it does not have are refused."""
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    fields = fields_of(kind)
     for name in given:
         if name not in fields:
-            raise HttpProblem(422, "bad-request", unknown("field", name, fields), where=f"/{name}")
+            raise HttpProblem(422, "bad-request", unknown("field", name, fields), where=f"/{name:.200}")
     try:
         return msgspec.convert(given, kind, strict=True)
     except msgspec.ValidationError as error:
         text, _, where = str(error).partition(" - at `$")
-        pointer = where.rstrip("`").replace(".", "/").replace("[", "/").replace("]", "")
+        pointer = where.rstrip("`").replace("[...]", "").replace(".", "/").replace("[", "/").replace("]", "")
+        field = fields.get(pointer.split("/")[1]) if pointer else None
+        if choices := [] if field is None else choices_of(field.type):
+            text = f"{text}; it is one of {', '.join(choices)}"
         raise HttpProblem(
             422, "bad-request", text, where=pointer or "/", errors=[{"pointer": pointer, "detail": text}]
         ) from None
+
+
+def choices_of(kind: Any) -> list[str]:
+    """The texts that a type names one by one."""
+    if get_origin(kind) is Literal:
+        return [str(each) for each in get_args(kind)]
+    return [each for part in get_args(kind) for each in choices_of(part)]
 
 
 def from_text(kind: Any, texts: list[str], name: str) -> Any:
@@ -119,13 +167,13 @@ def from_text(kind: Any, texts: list[str], name: str) -> Any:
     if len(texts) > 1:
         raise HttpProblem(422, "bad-request", f"{name} is given {len(texts)} times; it is one value", where=f"/{name}")
     text = texts[0]
-    if int in origins and text.lstrip("-").isdigit() and text.isascii():
+    if int in origins and text.lstrip("-").isdigit() and text.isascii() and len(text) <= DIGITS_MAX:
         return int(text)
     if bool in origins and text in ("true", "false", "1", "0", ""):
         return text in ("true", "1", "")
     if float in origins:
         try:
-            return float(text)
+            return float(text) if isfinite(float(text)) else text
         except ValueError:
             return text
     if dict in origins or Any in options:

@@ -9,7 +9,8 @@ import msgspec
 
 from perdure.views.where import FIELDS
 
-from .problems import TABLE
+from .problems import OWN, TABLE
+from .refusals import OF_TASKS
 from .routes import API, ROUTES, Route
 
 HEAD: Final = f"""# The API
@@ -20,11 +21,16 @@ This page is made from the table of verbs: `python -m perdure.server.reference`.
   instances and entries texts. Values over 8 KiB are cut to `{{"$cut": …}}` unless `values=whole` is asked for;
   `fields=a,b` gives these fields alone.
 - `{{id}}` is `workflow/key`, which may have slashes; what is asked of it follows the last `/-/`. `@NUMBER` names one generation.
-- Lists take `limit` (1 to 500), `cursor` (the `next` or `previous` of a page), `order` (`-started`, `started`) and filters: `q` as text, or each as a parameter:
-  `{"` `".join(FIELDS)}` `tag.NAME`.
+- Lists of instances take `limit` (1 to 500), `cursor` (the `next` or `previous` of a page), `order` (`-started`, `started`; `-changed` of stuck, failed or waiting instances) and filters: `q` as text, or each as a parameter:
+  `{"` `".join(FIELDS)}` `tag.NAME`. A parameter that comes twice means one or the other, `not.FIELD` means not, `.gt` and `.lt` compare times and tags: `tag.amount.gt=100`. A tag of a request is a text, a
+  number, a bool, or a time as `{{"$time": "2026-11-01T09:00Z"}}`.
 - `Idempotency-Key` makes a write happen once. `If-Match` with the `ETag` of an instance refuses it if the instance has moved on. `X-Reason` is recorded.
-- `GET {API}/stream?channels=instance:ID,list:FILTER,tasks:mine,bulk:ID,fleet` sends events; `Last-Event-ID` resumes without loss or repetition.
-- Errors are `application/problem+json` with `code`, `detail` and the number of the `request`.
+  `Prefer: wait=N` waits so many seconds until an engine has recorded a write; else the answer is 202, and `Location` is where to look.
+- `…/-/history` takes `form`: `words`, `compact` (a row an operation) or `raw` (each entry decoded, with its bytes).
+- `GET {API}/stream?channels=instance:ID,list:FILTER,tasks:mine,frames:ID,bulk:ID,fleet` sends the events `entry` `head` `task` `count` `frame` (and `gap`: read again; `bye`: connect again);
+  `Last-Event-ID` resumes without loss.
+- Errors are `application/problem+json` with `code`, `detail`, the number of the `request`, and where they help `where`, `expected`, `found`, `hint` and a row of `errors` for each
+  wrong place. `type` is a page of the server that explains the code.
 
 A verb that comes twice is one by what stands under *once by*. Each verb may be refused with 401, 403, 429 or 503 besides its own refusals.
 
@@ -42,8 +48,12 @@ def page() -> str:
         ]
     )
     codes = "".join([f"| `{code}` | {status} | {error.__name__} |\n" for error, code, status in TABLE])
+    own = "".join([f"| `{code}` | {text} |\n" for code, text in sorted([*OWN.items(), *OF_TASKS.items()])])
     parts = "".join([_part(each) for each in ROUTES if not each.read])
-    return f"{HEAD}{rows}\n## Bodies\n\n{parts}\n## Codes\n\n| code | status | error |\n|---|---|---|\n{codes}"
+    return (
+        f"{HEAD}{rows}\n## Bodies\n\n{parts}\n## Codes\n\n| code | status | error |\n|---|---|---|\n{codes}\n"
+        f"Codes of the server itself:\n\n| code | meaning |\n|---|---|\n{own}"
+    )
 
 
 def _part(route: Route) -> str:

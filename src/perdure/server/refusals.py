@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-Repeat = Literal["read", "key", "idempotency-key", "nature", "content"]
-"""Two requests are one: they only read; by the key of the instance; by the header; by what they do; by their bytes."""
+Repeat = Literal["read", "key", "idempotency-key", "nature", "content", "never"]
+"""Two requests are one: they only read; by the key of the instance; by the header; by what they do; by their bytes.
+`never`: each request is another.
+"""
+
+OF_TASKS: Final = {
+    "taken": "Another person has the task. They, a manager or an admin release it.",
+    "ended": "The task has ended: it was completed, cancelled, or it has expired.",
+    "not-assignee": "Another person has the task, and the assignee alone may do this. An admin may with `override`.",
+    "not-candidate": "The actor is no candidate of the task. An admin may complete or assign it with `override`.",
+    "not-manager": "A manager of the task or an admin alone may do this.",
+    "excluded": "The task excludes this actor: four eyes. No role changes that.",
+    "no-reason": "A task is cancelled with a reason.",
+    "shared": "Several people decide this task by vote, so that no one holds it.",
+}
+"""The codes of `TaskRefused`."""
 
 _FILTER: Final = ("bad-filter", "bad-cursor", "bad-request")
 _INSTANCE: Final = ("not-found", "version-conflict")
 _PLANNED: Final = (*_INSTANCE, "selection-changed")
-_TASK: Final = ("not-found", "task-refused")
+_RULES: Final = ("unknown-proposal", "stale-patch", "rule-refused")
+_TASK: Final = ("not-found", *OF_TASKS)
 
 REFUSALS: Final[dict[str, tuple[str, ...]]] = {
     "start": ("key-in-use", "unknown-workflow", "invalid-input", "workflow-unavailable"),
     "ls": _FILTER,
     "count": _FILTER,
+    "groups": _FILTER,
     "list export": _FILTER,
     "diff": ("not-found", "bad-request"),
     "result": ("not-found",),
@@ -38,6 +54,7 @@ REFUSALS: Final[dict[str, tuple[str, ...]]] = {
     "workflow source": ("not-found", "code-not-here"),
     "workflow drawing": ("not-found", "code-not-here"),
     "workflow diff": ("not-found", "code-not-here"),
+    "version show": ("not-found", "unknown-version"),
     "version form": ("not-found", "code-not-here"),
     "version export": ("not-found", "code-not-here", "bad-request"),
     "version source": ("not-found", "code-not-here"),
@@ -45,7 +62,9 @@ REFUSALS: Final[dict[str, tuple[str, ...]]] = {
     "workflow schema": ("not-found",),
     "drawing": ("not-found", "code-not-here"),
     "put": ("invalid-definition", "definition-conflict"),
-    "activate": ("unknown-workflow", "unknown-version"),
+    "activate": ("unknown-workflow", "unknown-version", "selection-changed"),
+    "preview": ("not-found", "code-not-here", "invalid-definition", "too-broad", "still-working", "bad-request"),
+    "simulate": ("invalid-definition", "too-broad", "still-working", "bad-request"),
     "ctx": ("not-found", "code-not-here"),
     "tokens": ("not-found", "code-not-here"),
     "report": ("not-found", "code-not-here"),
@@ -59,10 +78,17 @@ REFUSALS: Final[dict[str, tuple[str, ...]]] = {
     "message": ("not-found", "ambiguous-reference", "invalid-input"),
     "event": ("bad-request", "invalid-input"),
     "effects answer": ("unknown-intent", "receipt-refused"),
-    "manifest propose": ("rule-refused", "bad-request"),
-    "manifest approve": ("four-eyes", "rule-refused"),
-    "manifest reject": ("rule-refused",),
-    "manifest apply": ("rule-refused",),
+    "manifest diff": _RULES,
+    "manifest propose": ("rule-refused", "bad-request", "no-engine"),
+    "manifest shadow": (*_RULES, "code-not-here", "still-working", "no-engine"),
+    "manifest approve": ("four-eyes", *_RULES, "no-engine"),
+    "manifest reject": (*_RULES, "no-engine"),
+    "manifest apply": (*_RULES, "no-engine"),
+    "manifest migrate": ("selection-changed", "rule-refused", "no-engine"),
+    "snapshot take": ("still-working", "bad-request"),
+    "snapshot gc": ("still-working", "bad-request"),
+    "queue show": ("not-found",),
+    "queue jobs": ("not-found", "bad-cursor", "bad-request"),
     "tasks complete": (*_TASK, "bad-answer"),
     "grant": ("last-admin",),
     "key revoke": ("not-found",),
@@ -86,7 +112,14 @@ def status_of(code: str) -> int:
     return _OTHERS.get(code, 409)
 
 
-_REPEATS: Final[dict[str, Repeat]] = {"start": "key", "fork": "key", "put": "content", "check": "read"}
+_REPEATS: Final[dict[str, Repeat]] = {
+    "start": "key",
+    "fork": "key",
+    "put": "content",
+    "access link": "never",
+    "check": "read",
+    "preview": "read",
+}
 
 
 def repeat_of(name: str, method: str) -> Repeat:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
@@ -27,12 +28,17 @@ SAFE_MAX: Final = 2**53
 def to_bytes(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value, enc_hook=_other)
+    except UnicodeEncodeError:  # what is no text was given by a caller, or raised by an author's code
+        return json.dumps(plain(value), default=_other).encode()
     except (TypeError, ValueError, RecursionError):
         return msgspec.json.encode(plain(value), enc_hook=_other)
 
 
 def plain(value: Any) -> Any:
     """A document of JSON types: structs and records are objects."""
+    kind = type(value)
+    if value is None or kind is str or kind is bool or kind is float:  # most values: the rest of the way is long
+        return value
     if isinstance(value, msgspec.Struct):
         return {
             field: plain(found)
@@ -52,7 +58,7 @@ def plain(value: Any) -> Any:
         return known.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, timedelta):
         return value.total_seconds()
-    if value is None or isinstance(value, str | bool | float):
+    if isinstance(value, str | bool | float):
         return value
     if isinstance(value, int):
         return int(value) if -SAFE_MAX <= value <= SAFE_MAX else str(value)

@@ -1,8 +1,8 @@
 """Answers to requests with an Idempotency-Key: the second one gets the first one's answer.
 
 The key is the id of the event, so the kernel drops a repeated event after a crash, too. This cache lets one server give
-the very same answer, and refuse another body under the same key. A server that has no such answer finds the event in
-the journal of its instance, when it would be refused as a new one.
+the very same answer, and refuse another body under the same key. Another server, or this one after a restart, finds the
+event in the journal of its instance: the entry tells what the first request said.
 """
 
 from __future__ import annotations
@@ -16,7 +16,20 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure.codec import decode
-from perdure.kernel.events import CancelAsked, Message, Retried, Rewound, Settled, Tagged, Woken
+from perdure.kernel.events import (
+    Address,
+    CancelAsked,
+    Event,
+    Message,
+    Retried,
+    Rewound,
+    Settled,
+    Tagged,
+    Woken,
+    asked_of,
+)
+from perdure.kernel.placement import NUMBERS
+from perdure.runtime.arguments import tag_from_json
 from perdure.runtime.repeated import recorded
 from perdure.verbs import act
 
@@ -24,19 +37,27 @@ from .http import Answer
 from .problems import HttpProblem
 
 if TYPE_CHECKING:
+    from perdure.access.model import Login
+
     from .calling import Calling
 
 KEY: Final = re.compile(r"[\x21-\x7e]{1,128}\Z")
 KEPT_SECONDS: Final = 24 * 3600.0
 KEPT_MAX: Final = 10_000
+KEPT_BYTES: Final = 64 * 2**20
 
 
+SAID: Final = " said:"
+RECENT: Final = 100_000
+"""Entries of a shard among which the event of a request is looked for after it was accepted. The kernel drops a
+repeated event however old the first one is; an answer that is older than these is not marked.
+"""
 REPLAYED: Final = ("idempotency-replayed", "true")
 
 
 def event_id(actor: str, key: str) -> str:
-    """The id of the event of a request: keys of two actors are two."""
-    return f"{actor}/{key}" if key else ""
+    """The id of the event of a request: keys of two actors are two, whatever slashes they have."""
+    return f"{actor.replace('%', '%25').replace('/', '%2F')}/{key}" if key else ""
 
 
 _ANSWERS: Final[dict[str, tuple[tuple[type[Any], ...], Callable[[str, Any], Any]]]] = {
@@ -46,58 +67,134 @@ _ANSWERS: Final[dict[str, tuple[tuple[type[Any], ...], Callable[[str, Any], Any]
     "rewind": ((Rewound,), lambda id, given: act.RewindAnswer(id, given.location)),
     "settle": ((Settled,), lambda id, given: act.SettleAnswer(id, given.location, given.answer)),
     "send": ((Message,), lambda id, given: act.SendAnswer(id, given.name)),
-    "tag": ((Tagged,), lambda id, given: {"id": id, "tags": {n: v for n, v in given.tags.items() if v is not None}}),
+    "tag": (
+        (Tagged,),
+        lambda id, given: {"id": id, "tags": {n: tag_from_json(v) for n, v in given.tags.items() if v is not None}},
+    ),
 }
 """By verb: the events that it records, and its answer."""
 
 
+def said_of(request: str, path: str, body: bytes) -> str:
+    """What a request says, as a few digits: they are recorded with its event, so that any server can compare them."""
+    return hashlib.sha256(f"{request} {path}\n".encode() + body).hexdigest()[:16]
+
+
 async def first_answer(calling: Calling, verb: str, given: Any) -> Any:
-    """What the first request with this key was answered, if its event is in the journal; None: it is not."""
-    if not calling.event or calling.head is None or verb not in _ANSWERS:
+    """What the first request with this key was answered, if its event is in the journal; None: it is not.
+
+    Asked when the event is refused as a new one.
+    """
+    if not calling.event:
         return None
-    event = await recorded(calling.client.queries, calling.head.id, calling.event)
-    if event is None:
+    queries = calling.client.queries
+    if calling.made is not None:
+        if await _made_by(calling, calling.made) is None:
+            return None
+        id = str(calling.made)
+        if verb == "start":
+            return 201, act.StartAnswer(id, calling.made.workflow, calling.made.key)
+        return act.ForkAnswer(id, calling.made.workflow, calling.made.key, given.id) if verb == "fork" else None
+    if calling.head is None or verb not in _ANSWERS:
         return None
+    found = await recorded(queries, calling.head.id, calling.event)
+    if found is None:
+        return None
+    event = found.event
     kinds, answer = _ANSWERS[verb]
     same = not isinstance(event, Message) or (event.name == given.name and decode(event.body) == given.body)
     if not isinstance(event, kinds) or not same:
-        key = calling.request.headers["idempotency-key"]
-        raise HttpProblem(422, "key-reused", f"the Idempotency-Key {key!r} was used for another request; use a new one")
+        raise _reused(calling)
+    _compare(calling, event)
     return answer(f"{calling.head.workflow}/{calling.head.key}", given)
 
 
+async def came_before(calling: Calling, heights: dict[int, int]) -> bool:
+    """Whether the event was in the journal when that ended at `heights`: the kernel has dropped this one."""
+    queries = calling.client.queries
+    if calling.made is not None:
+        first = await _made_by(calling, calling.made)
+        return first is not None and first <= heights.get(first // NUMBERS, 0)
+    if calling.head is None:
+        return False
+    last = heights.get(calling.head.id // NUMBERS, 0)
+    found = await recorded(queries, calling.head.id, calling.event, after=max(0, last - RECENT))
+    if found is None or found.seq > last:
+        return False
+    _compare(calling, found.event)
+    return True
+
+
+async def _made_by(calling: Calling, address: Address) -> int | None:
+    """The first entry of an instance, if this request's event made it."""
+    queries = calling.client.queries
+    head = await queries.head(address)
+    found = None if head is None else await recorded(queries, head.id, calling.event, limit=1)
+    if found is None:
+        return None
+    _compare(calling, found.event)
+    return found.seq
+
+
+def _compare(calling: Calling, event: Event) -> None:
+    """Refuse another request under the key of a recorded one. Events of older versions do not tell what was said."""
+    asked = asked_of(event)
+    _, marked, said = ("" if asked is None else asked.via).partition(SAID)
+    if marked and said != calling.said:
+        raise _reused(calling)
+
+
+def _reused(calling: Calling) -> HttpProblem:
+    key = calling.request.headers["idempotency-key"]
+    return HttpProblem(422, "key-reused", f"the Idempotency-Key {key!r} was used for another request; use a new one")
+
+
 class Kept(NamedTuple):
-    fingerprint: bytes
+    """`login`: who got the answer. Another login of the same actor may see less."""
+
+    said: str
     at: float
     answer: asyncio.Future[Answer]
+    login: Login
 
 
 class Repeats:
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, str], Kept] = OrderedDict()
+        self._bytes = 0
 
-    async def once(self, actor: str, key: str, said: bytes, work: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def once(self, login: Login, key: str, said: str, work: Callable[[], Awaitable[Answer]]) -> Answer:
         """The answer of `work`, or of the first request with this key. An error is not kept: it may be tried again."""
         if not KEY.match(key):
             raise HttpProblem(422, "bad-request", "an Idempotency-Key has 1 to 128 visible ASCII characters")
-        fingerprint, now = hashlib.sha256(said).digest(), time.monotonic()
+        actor, now = login.actor.id, time.monotonic()
         known = self._kept.get((actor, key))
         if known is not None and now - known.at < KEPT_SECONDS:
-            if known.fingerprint != fingerprint:
+            if known.said != said:
                 text = f"the Idempotency-Key {key!r} was used for another request; use a new one"
                 raise HttpProblem(422, "key-reused", text)
             first = await asyncio.shield(known.answer)
-            return Answer(first.status, first.body, first.media, [*first.headers, REPLAYED])
+            if known.login.grants != login.grants:
+                return await work()  # the journal knows that it is the second one
+            headers = [each for each in first.headers if each != REPLAYED]
+            return Answer(first.status, first.body, first.media, [*headers, REPLAYED])
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._kept[actor, key] = Kept(fingerprint, now, future)
-        if len(self._kept) > KEPT_MAX:
-            self._kept.popitem(last=False)
+        self._forget(actor, key)
+        self._kept[actor, key] = Kept(said, now, future, login)
         try:
             answer = await work()
         except BaseException as error:
-            self._kept.pop((actor, key), None)
+            self._forget(actor, key)
             future.set_exception(error if isinstance(error, Exception) else HttpProblem(503, "cut-off", "try again"))
             future.exception()  # seen, also where no second request waits for it
             raise
         future.set_result(answer)
+        self._bytes += len(answer.body)
+        while len(self._kept) > KEPT_MAX or self._bytes > KEPT_BYTES:
+            self._forget(*next(iter(self._kept)))
         return answer
+
+    def _forget(self, actor: str, key: str) -> None:
+        known = self._kept.pop((actor, key), None)
+        if known is not None and known.answer.done() and not known.answer.exception():
+            self._bytes -= len(known.answer.result().body)

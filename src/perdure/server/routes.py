@@ -20,12 +20,15 @@ from perdure.verbs import bulk as bulks
 from perdure.verbs.read import DiffAnswer, DiffParams, TraceAnswer, TraceParams, WhyAnswer
 from perdure.views.instance_at import PastInstance
 from perdure.views.lists import Rates
+from perdure.views.survey import Preview
+from perdure.worlds.snapshots.snapshots import Collected
 
 from .api import (
     access,
     acting,
     bookmarks,
     bulk,
+    counts,
     definitions,
     export,
     fleet,
@@ -34,6 +37,7 @@ from .api import (
     looks,
     outside,
     parts,
+    queues,
     tasks,
     world,
 )
@@ -54,7 +58,7 @@ class Route(msgspec.Struct, frozen=True):
     path: str
     who: Who
     help: str
-    params: type[Any]
+    params: type[msgspec.Struct]
     answer: Any
     call: Callable[[Calling, Any], Awaitable[Any]]
     example: Any = None
@@ -79,6 +83,9 @@ class Route(msgspec.Struct, frozen=True):
         return tuple(re.findall(r"{(\w+)}", self.path))
 
 
+DEFINITIONS: Final = frozenset({"check", "put", "preview", "simulate"})
+"""Verbs whose body may be the text of a definition itself, as YAML."""
+
 ON: Final = "/instances/{id}"
 OF: Final = "/instances/{id}/-"
 VERSION: Final = "/workflows/{name}/-/{version}"
@@ -91,11 +98,14 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("ls", "GET", "/instances", "viewer", "List instances, newest first.", instances.ListQuery,
           instances.InstanceList, instances.ls, "q=status:stuck", direct=True),
     Route("count", "GET", "/instances/count", "viewer", "Count instances.", instances.ListQuery,
-          instances.CountAnswer, instances.count_instances, "status=stuck"),
+          counts.CountAnswer, counts.count_instances, "status=stuck"),
     Route("facets", "GET", "/instances/facets", "viewer", "Count instances by workflow, version and status.",
-          instances.Nothing, instances.FacetsAnswer, instances.count_by),
+          instances.Nothing, counts.FacetsAnswer, counts.count_by),
     Route("rates", "GET", "/instances/rates", "viewer", "Tell how many instances started, ended and failed over a day.",
-          instances.Nothing, Rates, instances.rates_of),
+          instances.Nothing, Rates, counts.rates_of),
+    Route("groups", "GET", "/instances/groups", "viewer",
+          "Group instances by workflow, version, status and what they wait for or their error.",
+          instances.ListQuery, counts.GroupsAnswer, counts.groups, "status=stuck"),
     Route("list export", "GET", "/instances/export", "viewer", "Download a list as JSON lines or CSV.",
           export.ExportQuery, bytes, export.export, "status=stuck&format=csv"),
     Route("diff", "GET", "/instances/diff", "viewer", "Compare the histories of two instances.", DiffParams,
@@ -136,7 +146,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("rewind", "POST", f"{OF}/rewind", "operator", "Let an instance go back.", act.RewindParams,
           act.RewindAnswer, acting.acting(act.rewind), {"location": "charge"}),
     Route("fork", "POST", f"{OF}/fork", "operator", "Go on from an instance's past in another one.", act.ForkParams,
-          act.ForkAnswer, acting.acting(act.fork), {"location": "ship", "edit": {"price": 4200}}, values=True),
+          act.ForkAnswer, acting.fork, {"location": "ship", "edit": {"price": 4200}}, values=True),
     Route("tag", "PATCH", f"{OF}/tags", "operator", "Change tags of an instance.", acting.TagsParams,
           acting.TagsAnswer, acting.tag, {"tags": {"customer": "c-7"}}),
     Route("bulk start", "POST", "/bulk", "operator", "Do one thing to all instances of a selection.",
@@ -148,7 +158,7 @@ ROUTES: Final[tuple[Route, ...]] = (
           bulk.show),
     Route("bulk cancel", "POST", "/bulk/{id}/-/cancel", "operator", "Leave alone what a bulk has left.",
           bulks.BulkId, bulks.CancelledBulk, bulk.cancel, {}),
-    Route("workflow ls", "GET", "/workflows", "viewer", "List workflows with their counts.", instances.Nothing,
+    Route("workflow ls", "GET", "/workflows", "viewer", "List workflows with their counts.", fleet.WorkflowsQuery,
           fleet.WorkflowList, fleet.workflows),
     Route("workflow show", "GET", "/workflows/{name}", "viewer", "Show one workflow.", fleet.WorkflowName,
           fleet.WorkflowDetail, fleet.workflow),
@@ -158,6 +168,8 @@ ROUTES: Final[tuple[Route, ...]] = (
           looks.Drawing, looks.workflow_drawing),
     Route("workflow diff", "GET", "/workflows/{name}/-/diff", "viewer", "Compare two versions of a workflow.",
           looks.TwoVersions, looks.VersionDiff, looks.compare_versions, "a=1.0.0&b=1.1.0"),
+    Route("version show", "GET", VERSION, "viewer", "Show one version of a workflow.", fleet.VersionName,
+          fleet.WorkflowVersion, fleet.version),
     Route("version form", "GET", f"{VERSION}/form", "viewer", "Tell the input of a start, as a JSON Schema.",
           looks.VersionQuery, looks.FormAnswer, looks.form),
     Route("version export", "GET", f"{VERSION}/export", "viewer", "Write a definition as YAML, JSON or Python.",
@@ -176,7 +188,12 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("put", "POST", "/workflows", "author", "Keep a definition, and run it.", definitions.DefinitionParams,
           definitions.KeptDefinition, definitions.put, {"text": "apiVersion: perdure/v1"}, values=True),
     Route("activate", "POST", "/workflows/{name}/-/activate", "author", "Choose the version of new instances.",
-          definitions.ActivateParams, definitions.KeptDefinition, definitions.activate, {"version": "1.1.0"}),
+          definitions.ActivateParams, definitions.ActivatedDefinition, definitions.activate, {"version": "1.1.0"}),
+    Route("preview", "POST", "/workflows/{name}/-/preview", "author", "Replay live instances on another version.",
+          definitions.PreviewParams, Preview, definitions.preview, {"version": "1.1.0"}, values=True),
+    Route("simulate", "POST", "/playbooks/simulate", "author", "Run a definition on stubs, in virtual time.",
+          definitions.SimulateParams, definitions.SimulatedDefinition, definitions.simulate,
+          {"text": "apiVersion: perdure/v1", "runs": 20}, values=True),
     Route("ctx", "GET", f"{OF}/ctx", "viewer", "Show ctx of a playbook's instance.", instances.Id, parts.CtxAnswer,
           parts.ctx),
     Route("tokens", "GET", f"{OF}/tokens", "viewer", "Show where a playbook's instance stands.", instances.Id,
@@ -198,7 +215,13 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("trace", "GET", "/trace/{event}", "admin", "Tell what an event from outside led to.", TraceParams,
           TraceAnswer, looks.traced),
     Route("queue ls", "GET", "/queues", "viewer", "List queues with their open jobs.", instances.Nothing,
-          looks.QueueList, looks.queues),
+          queues.QueueList, queues.queues),
+    Route("queue show", "GET", "/queues/{name}", "viewer", "Show a queue and the workers that have its jobs.",
+          queues.QueueName, queues.QueueDetail, queues.queue),
+    Route("queue jobs", "GET", "/queues/{name}/-/jobs", "viewer", "List the open jobs of a queue, the oldest first.",
+          queues.JobsQuery, queues.JobList, queues.jobs, "limit=100"),
+    Route("worker ls", "GET", "/workers", "viewer", "List the workers that have jobs.", instances.Nothing,
+          queues.WorkerList, queues.workers),
     Route("tasks ls", "GET", "/tasks", "task", "List tasks.", tasks.TaskQuery, tasks.TaskList, tasks.ls,
           "candidate=true"),
     Route("tasks count", "GET", "/tasks/count", "task", "Count tasks.", tasks.TaskQuery, tasks.TaskCount,
@@ -234,6 +257,11 @@ ROUTES: Final[tuple[Route, ...]] = (
           world.ManifestAnswer, world.manifest),
     Route("manifest proposals", "GET", "/world/proposals", "viewer", "List proposals, newest first.",
           instances.Nothing, world.ProposalList, world.proposals),
+    Route("manifest diff", "GET", "/world/diff", "viewer", "Compare a proposed manifest with the one in force.",
+          world.ProposedManifest, world.ManifestDiff, world.diff, "proposal=1"),
+    Route("manifest shadow", "POST", "/world/proposals/{number}/-/shadow", "author",
+          "Run a proposal on a copy of the world.", world.ShadowParams, world.ShownProposal, world.shadow,
+          {"mode": "migrate"}, values=True),
     Route("manifest propose", "POST", "/world/proposals", "author", "Propose another manifest.",
           world.ProposeParams, world.ShownProposal, world.propose, values=True),
     Route("manifest approve", "POST", "/world/proposals/{number}/-/approve", "admin", "Approve a proposal.",
@@ -242,6 +270,14 @@ ROUTES: Final[tuple[Route, ...]] = (
           world.ProposalNumber, world.ShownProposal, world.reject, {"reason": "not now"}),
     Route("manifest apply", "POST", "/world/proposals/{number}/-/apply", "admin", "Put a proposal into force.",
           world.ApplyParams, world.AppliedAnswer, world.apply, {"mode": "migrate"}),
+    Route("manifest migrate", "POST", "/world/migrate", "admin", "Migrate the remaining cells.", world.MigrateParams,
+          world.MigratedAnswer, world.migrate, {"dry_run": True}),
+    Route("snapshot ls", "GET", "/world/snapshots", "admin", "List world snapshots, the oldest first.",
+          instances.Nothing, world.SnapshotList, world.snapshots),
+    Route("snapshot take", "POST", "/world/snapshots", "admin", "Take a snapshot of the world.", world.TakeParams,
+          world.TakenSnapshot, world.take, {}),
+    Route("snapshot gc", "POST", "/world/snapshots/gc", "admin", "Free what no retained snapshot needs.",
+          world.CollectParams, Collected, world.collect, {"keep": 3, "dry_run": True}),
     Route("fleet", "GET", "/fleet", "viewer", "Tell what runs.", instances.Nothing, fleet.FleetAnswer, fleet.fleet),
     Route("doctor", "GET", "/doctor", "admin", "Check the whole database.", instances.Nothing, journal.DoctorAnswer,
           journal.doctor),
@@ -280,6 +316,9 @@ ROUTES: Final[tuple[Route, ...]] = (
 )  # fmt: skip
 
 
+SHOW: Final = next(route for route in ROUTES if route.name == "show")
+
+
 @cache
 def _compiled() -> dict[str, list[tuple[re.Pattern[str], Route]]]:
     """Routes by the first part of their path; paths with fewer parameters first."""
@@ -311,4 +350,6 @@ def match(method: str, path: str) -> tuple[Route | None, dict[str, str], list[st
         if route.method == method or (method == "HEAD" and route.method == "GET"):
             return route, dict(zip(route.in_path, found.groups(), strict=True)), []
         methods.append(route.method)
+    if not methods and method in ("GET", "HEAD") and path.startswith("/instances/"):
+        return SHOW, {"id": path.removeprefix("/instances/")}, []  # a key that has `/-/` itself
     return None, {}, methods

@@ -11,9 +11,11 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from perdure.access.model import Login, sees
+from perdure.access.model import Login, sees, sees_values
 from perdure.kernel.batch import HeadRow
+from perdure.kernel.moment import when
 from perdure.kernel.placement import NUMBERS
+from perdure.kernel.status import TERMINAL
 from perdure.runtime.client import Client
 from perdure.tasks.model import WORKFLOW as TASK
 from perdure.tasks.rights import may_see
@@ -24,14 +26,18 @@ from perdure.views.where import Where, fits, parse
 from .api.bulk import own_bulk
 from .api.tasks import seen_by
 from .feed import Feed, Moved, Position, pack, unpack
+from .frames import FrameChannel, frame_document
 from .problems import HttpProblem
 from .rendering import to_bytes
 
 BEAT_SECONDS: Final = 15.0
 RECHECK_SECONDS: Final = 5.0
+EARLY_SECONDS: Final = 0.01
+"""A timer of a loop may ring by so much too early."""
+
 WAITING_MAX: Final = 256
-KINDS: Final = ("instance", "list", "tasks", "fleet", "bulk")
-MOVING: Final = frozenset({"status", "waits_for", "error_type", "queue", "changed", "ended"})
+KINDS: Final = ("instance", "list", "tasks", "fleet", "bulk", "frames")
+MOVING: Final = frozenset({"status", "waits_for", "error_type", "error_at", "queue", "changed", "ended"})
 """Fields by which an instance enters or leaves a list while it lives."""
 
 
@@ -41,6 +47,19 @@ class Channel(NamedTuple):
     instance: int = 0
     workflow: str = ""
     where: Where = ()
+    key: str = ""
+
+    def concerns(self, head: HeadRow) -> bool:
+        """Whether an entry of an instance can be an event of this channel, for any reader."""
+        match self.kind:
+            case "tasks":
+                return head.workflow == TASK
+            case "instance" | "bulk" | "frames":
+                return head.id == self.instance
+            case "list":
+                return fits(tuple(term for term in self.where if term.field not in MOVING), head)
+            case _:
+                return True
 
 
 def read_channels(texts: Iterable[str]) -> list[tuple[str, str]]:
@@ -49,10 +68,10 @@ def read_channels(texts: Iterable[str]) -> list[tuple[str, str]]:
         kind, _, argument = text.partition(":")
         if (
             kind not in KINDS
-            or (kind in ("instance", "bulk") and not argument)
+            or (kind in ("instance", "bulk", "frames") and not argument)
             or (kind == "tasks" and argument != "mine")
         ):
-            channels = "instance:ID, list:FILTER, tasks:mine, bulk:ID, fleet"
+            channels = "instance:ID, list:FILTER, tasks:mine, frames:ID, bulk:ID, fleet"
             raise HttpProblem(422, "bad-request", f"there is no channel {text[:80]!r} (there are: {channels})")
         found.append((kind, argument))
     if not found:
@@ -61,7 +80,10 @@ def read_channels(texts: Iterable[str]) -> list[tuple[str, str]]:
 
 
 class Stream:
-    """One reader. `again` tells whether the login still holds: None ends the stream."""
+    """One reader. `again` tells whether the login still holds: None ends the stream.
+
+    `titles`: titles of tasks are told, which may have recorded values in them.
+    """
 
     def __init__(  # noqa: PLR0917
         self,
@@ -72,9 +94,11 @@ class Stream:
         again: Callable[[], Awaitable[Login | None]],
         stopping: asyncio.Event,
         notice: Callable[[], str] = str,
+        titles: bool = True,
     ) -> None:
         self._feed, self._client, self._login, self._channels = feed, client, login, channels
-        self._again, self._stopping, self._notice = again, stopping, notice
+        self._again, self._stopping, self._notice, self._titles = again, stopping, notice, titles
+        self._frames: dict[Channel, FrameChannel] = {}
 
     async def events(self, last: str | None) -> AsyncIterator[bytes]:
         woken = await self._feed.join()
@@ -95,59 +119,82 @@ class Stream:
             yield event("live", {}, pack(position))
             if self._notice():
                 yield event("notice", {"text": self._notice()})
+            for channel in self._channels:
+                if channel.kind == "frames":
+                    self._frames[channel] = FrameChannel(self._client, channel.workflow, channel.key, woken.set)
+                    self._frames[channel].open()
             async for each in self._live(woken, position, n):
                 yield each
         finally:
             self._feed.leave(woken)
+            for frames in self._frames.values():
+                await frames.close()
 
     async def _live(self, woken: asyncio.Event, position: Position, n: int) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         notice = self._notice()
         beat, check = loop.time() + BEAT_SECONDS, loop.time() + RECHECK_SECONDS
-        while not self._stopping.is_set() and not self._feed.failed:
-            try:
-                async with asyncio.timeout_at(min(beat, check)):
-                    await woken.wait()
-            except TimeoutError:
-                pass
-            woken.clear()
-            now = loop.time()
-            if now >= check:
-                check = now + RECHECK_SECONDS
-                again = await self._again()
-                if again is None or any(self._lost(again, channel) for channel in self._channels):
-                    break
-                self._login = again
-            if notice != self._notice():
-                notice = self._notice()
-                yield event("notice", {"text": notice})
-            if now >= beat:
-                beat = now + BEAT_SECONDS
-                yield b": still here\n\n"
-            moved = self._feed.since(n)
-            n = self._feed.n
-            if moved is None or len(moved) > WAITING_MAX:
-                position = dict(self._feed.position)
-                yield event("gap", {}, pack(position))
-                continue
-            async for each in self._told(moved, position):
-                yield each
+        timer = loop.call_at(min(beat, check), woken.set)  # one for many events: a timeout for each costs as much as it
+        try:
+            while not self._stopping.is_set() and not self._feed.failed:
+                await woken.wait()
+                woken.clear()
+                now = loop.time() + EARLY_SECONDS
+                if now >= check:
+                    check = now + RECHECK_SECONDS
+                    again = await self._again()
+                    if again is None or any(self._lost(again, channel) for channel in self._channels):
+                        break
+                    self._login = again
+                if notice != self._notice():
+                    notice = self._notice()
+                    yield event("notice", {"text": notice})
+                if now >= beat:
+                    beat = now + BEAT_SECONDS
+                    yield b": still here\n\n"
+                if now >= timer.when():
+                    timer = loop.call_at(min(beat, check), woken.set)
+                for channel, frames in self._frames.items():
+                    shows = sees_values(self._login, channel.workflow) and self._titles
+                    for frame in frames.take():
+                        yield event("frame", frame_document(frame, shows))
+                moved = self._feed.since(n, tuple(self._channels), self._concerns)
+                n, reached = self._feed.n, dict(self._feed.position)
+                if moved is None or len(moved) > WAITING_MAX:
+                    position = reached
+                    yield event("gap", {}, pack(position))
+                    continue
+                async for each in self._told(moved, position):
+                    yield each
+                position = reached
+        finally:
+            timer.cancel()
         yield event("bye", {"retry": random.randint(500, 5000)})
+
+    def _concerns(self, moved: Moved) -> bool:
+        return moved.head is not None and any(channel.concerns(moved.head) for channel in self._channels)
 
     def _lost(self, now: Login, channel: Channel) -> bool:
         return may_watch(self._login, channel) and not may_watch(now, channel)
 
     async def _told(self, moved: list[Moved], position: Position) -> AsyncIterator[bytes]:
-        """The events of what moved. A head is told once, with the last of its entries."""
+        """The events of what moved. A head is told once, with the last of its entries.
+
+        The last event of an entry has its position, those before it the one of the entry before: a stream that is cut
+        between them goes on with that entry, and loses none of its events.
+        """
         last = {each.instance: each.seq for each in moved}
         for each in moved:
+            before = pack(position)
             position[each.seq // NUMBERS] = each.seq
             told: list[tuple[str, Any]] = []
             if each.head is not None:
                 newest = last[each.instance] == each.seq
                 for channel in self._channels:
                     told += await self._of(channel, each, each.head, newest)
-            for name, data in told:
+            for name, data in told[:-1]:
+                yield event(name, data, before)
+            for name, data in told[-1:]:
                 yield event(name, data, pack(position))
 
     async def _of(self, channel: Channel, moved: Moved, head: HeadRow, newest: bool) -> list[tuple[str, Any]]:
@@ -159,13 +206,14 @@ class Stream:
             return []
         match channel.kind:
             case "instance" if channel.instance == head.id:
-                entry = ("entry", {"id": f"{head.workflow}/{head.key}", "seq": str(moved.seq), "at": moved.at})
+                entry = ("entry", {"id": f"{head.workflow}/{head.key}", "seq": str(moved.seq), "at": when(moved.at)})
                 return [entry, ("head", document(head))] if newest else [entry]
-            case "list" if newest:
-                fixed = tuple(term for term in channel.where if term.field not in MOVING)
-                if fits(fixed, head):
-                    fit = fits(channel.where, head)
-                    return [("head", {**document(head), "filter": channel.argument, "fits": fit})]
+            case "list" if newest and channel.concerns(head):
+                fit = fits(channel.where, head)
+                return [("head", {**document(head), "filter": channel.argument, "fits": fit})]
+            case "frames" if newest and channel.instance == head.id:
+                if head.status not in TERMINAL and channel in self._frames:
+                    self._frames[channel].open()  # it may have ended before: a retry goes on
             case "fleet" if newest:
                 return [("count", {"workflow": head.workflow, "status": head.status})]
         return []
@@ -178,7 +226,8 @@ class Stream:
         if not may_see(info.standing, self._login.actor):
             return []
         info = seen_by(self._login, info)
-        return [("task", {"id": info.id, "status": info.status, "title": info.title, "assignee": info.assignee})]
+        title = info.title if self._titles else info.name
+        return [("task", {"id": info.id, "status": info.status, "title": title, "assignee": info.assignee})]
 
 
 def may_watch(login: Login, channel: Channel) -> bool:
@@ -193,7 +242,7 @@ def document(head: HeadRow) -> dict[str, Any]:
         "instance": str(head.id),
         "workflow": head.workflow,
         "status": head.status,
-        "changed_at": head.changed_at // 1_000_000,
+        "changed_at": when(head.changed_at),
         "reason": head.reason,
     }
 
@@ -210,6 +259,10 @@ async def resolved(client: Client, login: Login, wanted: list[tuple[str, str]], 
         if kind == "instance":
             head = await find(argument)
             found.append(Channel(kind, argument, head.id, head.workflow))
+        elif kind == "frames":
+            head = await find(argument)
+            client.handle(head.workflow, head.key).stream()  # raises where frames are not seen
+            found.append(Channel(kind, argument, head.id, head.workflow, key=head.key))
         elif kind == "bulk":
             found.append(Channel(kind, argument, (await own_bulk(client, login, argument)).id))
         elif kind == "list":

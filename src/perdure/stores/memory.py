@@ -56,14 +56,17 @@ from perdure.ports.store import (
     Place,
     Position,
     Posted,
+    QueueRow,
+    ShardRow,
     TaskFilter,
     WorldSnapshotRow,
+    change_of,
     place_of,
 )
 
 from . import tasks
 from .content import checked, digest_of, problem_of
-from .lists import matches
+from .lists import matches, place_in
 from .posting import TAKEN, judge
 from .rebuild import Indexes, differences, rebuild
 
@@ -151,7 +154,7 @@ class MemoryStore:
     # ---- the lease -----------------------------------------------------------------------------------------
 
     def acquire(self, owner: str, done: Callable[[Lease | Exception], None]) -> None:
-        """Become the one writer, whoever else was: see the module."""
+        """Become the one writer; the writer before is fenced: see the module."""
         database = self.database
         database.owner = owner
         database.epoch += 1
@@ -332,7 +335,7 @@ class MemoryStore:
 
     def _record(self, head: HeadRow) -> StoredInstance:
         if head.status in FINAL:
-            return StoredInstance(head)  # it takes no more events: nobody needs its past to go on
+            return StoredInstance(head)  # it takes no more events: its past is not needed to go on
         snapshot = self.database.snapshots.get(head.id)
         rows = self._after(self.database.histories.get(head.id, []), snapshot.seq if snapshot else 0)
         return StoredInstance(head, snapshot, tuple(rows))
@@ -346,13 +349,17 @@ class MemoryStore:
     async def head(self, ref: Ref) -> HeadRow | None:
         return self._head(ref)
 
+    async def heads_of(self, ids: Sequence[int]) -> dict[int, HeadRow]:
+        return {id: head for id in ids if (head := self._head(id)) is not None}
+
     async def heads(self, filter: Filter) -> list[HeadRow]:
-        ordered = sorted(self.database.heads.values(), key=place_of, reverse=not filter.oldest)
+        place = change_of if filter.by_change else place_of
+        ordered = sorted(self.database.heads.values(), key=place, reverse=not filter.oldest)
         return list(islice((head for head in ordered if matches(filter, head)), filter.limit))
 
     async def page(self, filter: Filter) -> Page:
         found = await self.heads(filter)
-        return Page(found, place_of(found[-1]) if len(found) == filter.limit and found else None)
+        return Page(found, place_in(filter, found[-1]) if len(found) == filter.limit and found else None)
 
     async def counts(self) -> dict[Standing, int]:
         return {standing: count for standing, count in self.database.counts.items() if count}
@@ -418,19 +425,29 @@ class MemoryStore:
             return JobState(row.queue, row.function, claimed.worker, claimed.claimed)
         return JobState(row.queue, row.function, note=self.database.notes.get(intent, ""))
 
-    async def jobs(self, limit: int = 1000) -> list[ListedJob]:
-        rows = sorted(self.database.jobs.values(), key=lambda row: (row.queue, row.at))[:limit]
+    async def jobs(self, limit: int = 1000, queue: str = "", after: tuple[int, bytes] = (0, b"")) -> list[ListedJob]:
+        rows = [row for row in self.database.jobs.values() if queue in ("", row.queue)]
+        rows = [row for row in rows if (row.at, row.intent) > after]
         found = []
-        for row in rows:
+        for row in sorted(rows, key=lambda row: (row.queue, row.at, row.intent))[:limit]:
             state = await self.job(row.intent)
             assert state is not None, "it is open"
             job = (row.instance, row.queue, row.function, row.delivery, row.at)
-            found.append(ListedJob(*job, state.worker, state.claimed, state.note))
+            found.append(ListedJob(*job, state.worker, state.claimed, state.note, row.intent))
         return found
 
-    async def owners(self) -> list[tuple[Owner, int]]:
-        owner = await self.owner()
-        return [] if owner is None else [(owner, 1)]
+    async def queues(self) -> list[QueueRow]:
+        parts: dict[tuple[str, str, str], list[ListedJob]] = {}
+        for each in await self.jobs(len(self.database.jobs)):
+            part = each.queue, self.database.heads[each.instance].workflow, each.worker
+            parts.setdefault(part, []).append(each)
+        return [
+            QueueRow(*part, len(jobs), min(job.at for job in jobs), min(job.claimed for job in jobs))
+            for part, jobs in sorted(parts.items())
+        ]
+
+    async def shards(self) -> list[ShardRow]:
+        return [ShardRow(0, self.database.epoch, await self.owner())]
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         wanted = (
@@ -569,7 +586,7 @@ class MemoryStore:
 
 
 class MemoryJobs:
-    """The workers' side. Whoever has no loop, as a simulation, calls the methods in which nothing waits."""
+    """The workers' side. Code without a loop, as a simulation, calls the methods in which nothing waits."""
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._database = database

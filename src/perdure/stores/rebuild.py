@@ -318,7 +318,7 @@ class _Fold:
         self._starts[instance.id, intent] = Address(effect.workflow, effect.key), start
 
     def _child_left(self, instance: Instance, entry: Entry, intent: Intent) -> None:
-        """Nobody waits for the child any more: it was answered, or it is withdrawn and cancelled."""
+        """The wait for the child is over: it was answered, or it is withdrawn and cancelled."""
         event, effect, waiting = entry.event, intent.effect, (instance.id, intent.id)
         self._receipts.pop(waiting, None)
         if type(event) is ReceiptArrived and event.intent == intent.id:

@@ -5,7 +5,7 @@ It folds each committed row for itself, so it holds a second opinion of every in
 those of the design: acknowledged is durable, nothing is visible before it is durable, histories have no
 gaps, live equals folded, replay makes the same decisions, one receipt per intent, deliveries are
 journaled before they run, a fenced owner writes nothing, every domain event reaches each cell that it is
-routed to once, and a receipt from outside is from whoever was asked.
+routed to once, and a receipt from outside is from the executor that was asked.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ class Opened(msgspec.Struct):
     strikes: int = 1  # those that count against the allowed ones
     counted: bool = True
     started: set[int] = msgspec.field(default_factory=set)
-    answered: bool = False  # by whoever executed it
+    answered: bool = False  # by its executor
     closed: bool = False
 
 
 class Auditor(_Fold):
     """`ours`: the workflows are our own. Then none of them may raise, and all of memory and of the indexes is
-    compared after each commit: that finds our errors, not those of whoever tests a workflow of theirs."""
+    compared after each commit: that finds our errors, not those of a user's workflow."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Auditor(_Fold):
         self._to_hear: Counter[tuple[Address, str]] = Counter()  # how many events of a name each cell is to hear
         self._heard: Counter[tuple[Address, str]] = Counter()  # and how many it has heard
         self.audits: Counter[bytes] = Counter()  # refused receipts that the world has recorded, by intent
-        self.offered: Counter[bytes] = Counter()  # receipts from outside that somebody offered, good and bad
+        self.offered: Counter[bytes] = Counter()  # receipts from outside that were offered, good and bad
         self.refusals: Counter[bytes] = Counter()  # those that were said to be refused
         self._early: dict[bytes, set[int]] = {}  # deliveries of ephemeral calls that are not durable yet
         self.executions: list[Execution] = []
@@ -121,7 +121,7 @@ class Auditor(_Fold):
         self.may_break: set[str] = set()  # workflows whose machines raise on purpose
         self.cells: set[str] = set()  # workflows whose instances may rest for ever, and are replayed after every entry
         self.acknowledged: list[tuple[Ref, Event]] = []
-        self.unknown = 0  # receipts that say that nobody knows
+        self.unknown = 0  # receipts with an unknown outcome
 
     # ---- what is written -------------------------------------------------------------------------------
 
@@ -459,7 +459,7 @@ class Auditor(_Fold):
                 raise Violation(f"{address} has heard {self._heard[address, name]} of {wanted} events {name}")
 
     def _check_refused(self) -> None:
-        """Each refusal that somebody was told of is recorded, and no more of them than receipts were offered."""
+        """Each refusal that a sender was told of is recorded, and no more of them than receipts were offered."""
         for intent, refused in self.refusals.items():
             if self.audits[intent] < refused:
                 raise Violation(f"{refused} receipts of {intent.hex()} were refused, {self.audits[intent]} recorded")

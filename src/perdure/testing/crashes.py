@@ -161,7 +161,7 @@ class RunEnding(NamedTuple):
     problem: str
     instances: dict[str, Any]
     observed: Any
-    unknown: bool  # the flow was told that nobody knows what a step did: then its end may be another
+    unknown: bool  # the flow was told that the outcome of a step is unknown: then its end may be another
     commits: int
     executions: int
     deaths: list[tuple[int, int]]
@@ -177,7 +177,7 @@ class RunEnding(NamedTuple):
 
 
 class Trial:
-    """What is run again and again. `name` and `findings` are for whoever is told that it went wrong."""
+    """What is run again and again. `name` and `findings` are for the report of a failure."""
 
     name = ""
     findings: Sequence[object] = ()
@@ -347,9 +347,9 @@ class WorkflowTrial(Trial):
             simulation.clock.after(at - simulation.clock.steady, send)
 
     def _settle_unknown(self, simulation: UserSimulation) -> bool:
-        """A person who knows what happened answers for steps of which a crash has left nobody else who does.
+        """A person who knows what happened answers for steps that a crash has left without an answer.
 
-        False: nobody is asked.
+        False: no person is asked.
         """
         before = settled = simulation.counts["settled by a person"]
         for head in list(simulation.database.heads.values()):

@@ -43,7 +43,7 @@ class Disk:
         self.rows = MemoryDatabase()
 
     def connect(self, life: Life) -> Store:
-        """A new process begins. Whoever had the lease before loses it when this one acquires it."""
+        """A new process begins. The process that had the lease loses it when this one acquires it."""
         return MemoryStore(self.rows)
 
     def post(self, row: InboxRow, *, start: bytes | None = None, reuse: str = "") -> Posted:
@@ -74,7 +74,7 @@ class SqliteDisk(Disk):
     def connect(self, life: Life) -> Store:
         self._drop_the_dead()
         if self._stores:
-            # One that lives is to become a zombie. As on a file system whose locks do not work, its lock keeps nobody
+            # One that lives is to become a zombie. As on a file system whose locks do not work, its lock keeps no other
             # out from here on: it locks a file that has lost its name.
             os.unlink(lease_path(self.path))
         store = ReadBack(self.path, self.read_back)
@@ -142,7 +142,7 @@ class SqliteDisk(Disk):
             rows.workflows = reads.workflows(connection)
 
     def _stop_reading(self) -> None:
-        """As long as anybody has the file open, nobody need recover it."""
+        """As long as a process has the file open, it needs no recovery."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None

@@ -219,7 +219,7 @@ class FakeExecutor:
 
 
 def _by_name(params: bytes) -> Work:
-    """The work of a queue, as whoever serves that finds it."""
+    """The work of a queue, as its workers find it."""
     asked = decode(params)
     found = imported(asked["call"])
     return work_of(found, asked)

@@ -29,7 +29,7 @@ class Faults(msgspec.Struct):
     """Chances (0 to 1) of what may go wrong. All zero: a calm world."""
 
     crash_before: float = 0.0  # of each commit: the process dies and nothing was written
-    crash_after: float = 0.0  # of each commit: it was written, and nobody heard
+    crash_after: float = 0.0  # of each commit: it was written, and no caller heard
     crash_inside: float = 0.0  # of each commit: the process dies while the answer is under way
     false_error: float = 0.0  # of each commit: it was written and reported as failed
     true_error: float = 0.0  # of each commit: it was not written and reported as failed

@@ -337,7 +337,7 @@ class Simulation:
 
     @property
     def quiet(self) -> bool:
-        """All instances have ended or are cells at rest, all requests are answered, no row waits, nobody will act."""
+        """All instances have ended or are cells at rest, all requests are answered, no row waits, nothing will act."""
         database = self.database
         return (
             not self.watched
@@ -373,7 +373,7 @@ class Simulation:
         return last if last is not None and last.number == self._spawned else None
 
     def spawn(self) -> None:
-        """A new process comes and takes the lease, whoever else has it."""
+        """A new process comes and takes the lease from any other."""
         self._coming = False
         self._spawned += 1
         process = Process(self, self._spawned)
@@ -389,7 +389,7 @@ class Simulation:
             self.clock.after(self._pause(), self.spawn)
 
     def _pause(self) -> int:
-        """How long nobody runs after a death."""
+        """How long no process runs after a death."""
         return self.dice.randrange(1, 60) * MILLISECOND
 
     def make_executor(self, name: str, slots: int | None, around: SimulatedProcess) -> FakeExecutor:
@@ -561,7 +561,7 @@ class Simulation:
 
 @contextmanager
 def quiet_log() -> Iterator[None]:
-    """Crashes are the point here: nobody wants a warning for each."""
+    """Crashes are the point here: a warning for each would only disturb."""
     log = logging.getLogger("perdure")
     before, log.disabled = log.disabled, True
     try:

@@ -259,7 +259,7 @@ class World:
         """Answer an open effect, known by what `pull_effects` gave, by its intent, or by an effect equal to it.
 
         One of: `ok`, the receipt that its handler would return, checked by its schema; `error`, what went wrong;
-        `status`, that nobody answered; `payload`, bytes that nobody has checked, as an executor outside may send them.
+        `status`, that there was no answer; `payload`, unchecked bytes, as an executor outside may send them.
         A wait for a message takes `ok` alone: that is the body of the message.
         """
         if sum((ok is not _UNSET, error is not None, status is not None, payload is not None)) != 1:
@@ -360,7 +360,7 @@ class World:
 
 
 class WorldHandle(Generic[R]):
-    """One instance in a world. Its methods are those of `perdure.Handle`, and nobody awaits them."""
+    """One instance in a world. Its methods are those of `perdure.Handle`, without `await`."""
 
     def __init__(self, connection: WorldConnection, handle: Handle[R]) -> None:
         self._connection = connection

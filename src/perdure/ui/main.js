@@ -2,9 +2,9 @@
 import { html, render, useState, useEffect } from "./lib/html.js";
 import { get, logout } from "./lib/api.js";
 import { go, href, listen, place } from "./lib/router.js";
-import { Icon, Bones, Shape, Trouble } from "./lib/parts.js";
+import { Bones, Empty, Icon, Shape, Trouble } from "./lib/parts.js";
 import { next, theme } from "./lib/theme.js";
-import { use, visible, zoneName } from "./lib/format.js";
+import { clock, figure, use, visible, zoneName } from "./lib/format.js";
 import { Keys, keys } from "./lib/keys.js";
 import { Palette } from "./lib/palette.js";
 
@@ -23,13 +23,15 @@ const loaded = new Map();
 function route(path) {
   if (path === "/compare" || path === "/bulk") return { page: PAGES[1], file: path.slice(1), rest: "" };
   if (path.startsWith("/instances/")) return { page: PAGES[1], file: "instance", rest: decodeURIComponent(path.slice(11)) };
-  const page = PAGES.find((each) => each.path !== "/" && (path === each.path || path.startsWith(`${each.path}/`))) ?? PAGES[0];
+  const page = path === "/" ? PAGES[0] : PAGES.find((each) => each.path !== "/" && (path === each.path || path.startsWith(`${each.path}/`)));
+  if (!page) return { page: null, file: "", rest: path };
   return { page, file: page.file, rest: decodeURIComponent(path.slice(page.path.length + 1)) };
 }
 
 function useModule(file) {
   const [found, setFound] = useState(() => loaded.get(file));
   useEffect(() => {
+    if (!file) return;
     if (loaded.has(file)) return setFound(() => loaded.get(file));
     import(`./pages/${file}.js`).then((module) => {
       loaded.set(file, module.default);
@@ -44,6 +46,8 @@ function App() {
   const [me, setMe] = useState(null);
   const [error, setError] = useState(null);
   const [live, setLive] = useState(null);
+  const [off, setOff] = useState(""); // since when it is not live
+  useEffect(() => setOff(live === false ? new Date().toISOString() : ""), [live]);
   const [late, setLate] = useState(0);
   const [help, setHelp] = useState(false);
   const [notice, setNotice] = useState("");
@@ -61,16 +65,25 @@ function App() {
     const timer = setInterval(look, 60000);
     return () => clearInterval(timer);
   }, []);
+  const [fleet, setFleet] = useState(null);
+  useEffect(() => { // the line at the foot
+    const look = () => document.hidden || get("/fleet").then(setFleet, () => {});
+    look();
+    const timer = setInterval(look, 30000);
+    return () => clearInterval(timer);
+  }, []);
   const [asks, setAsks] = useState(false);
   useEffect(() => keys(PAGES, { help: () => setHelp(true), palette: () => setAsks(true) }), []);
   const { path, query } = place();
   const { page, file, rest } = route(path);
   const Page = useModule(file);
-  useEffect(() => { document.title = `${rest || page.name} · perdure`; setLive(null); }, [file, rest]);
+  const shown = file === "tasks" ? file : file + rest; // a list and what is chosen of it are one page
+  useEffect(() => { document.title = `${rest || page?.name} · perdure`; }, [file, rest]);
+  useEffect(() => setLive(null), [shown]);
   return html`<a class="skip" href="#main">Skip to the page</a>
 <header class="bar">
   <a class="brand" href=${href("/")}><svg viewBox="0 0 20 20" aria-hidden="true"><path d="M2 3h2.500v14H2zM6.500 3H9v14H6.500zM11 3h2.500v14H11z" /><path class="open" d="M16.100 3.600h1.800v12.800h-1.800z" /></svg>perdure</a>
-  ${me && html`<span class="book" title="The database this page reads">${me.database}</span>`}
+  ${me && html`<span class="book" title=${`The database that this page reads: ${me.database}`}><span>${me.database}</span></span>`}
   <nav class="nav" aria-label="Pages">${PAGES.map((each) => html`<a href=${href(each.path)} aria-current=${each === page ? "page" : null}>${each.name}${each.file === "tasks" && late ? html`<span class="n late">${late} late</span>` : null}</a>`)}</nav>
   <div class="bar-end">
     <button class="find" type="button" aria-label="Find or do anything" onClick=${() => setAsks(true)}><${Icon} name="search" /><span>Find or do anything</span><kbd>Ctrl K</kbd></button>
@@ -80,14 +93,23 @@ function App() {
 </header>
 <main id="main" tabindex="-1">
   ${notice && html`<div class="stale" role="alert"><span class="st st-failed"><${Shape} name="failed" />the old code goes on</span><pre class="notice">${visible(notice)}</pre></div>`}
-  ${live === false && html`<div class="stale" role="status"><span class="live off">not live</span><span>The stream broke off. It is tried again by itself; what you see may be old.</span></div>`}
-  ${error ? html`<${Trouble} error=${error} />` : Page && me ? html`<${Page} key=${file + rest} rest=${rest} query=${query} me=${me} setLive=${setLive} />` : html`<${Bones} />`}
+  ${live === false && html`<div class="stale" role="status"><span class="live off">not live${off && ` since ${clock(off)}`}</span><span>The stream broke off, and is tried again by itself. What you see may be old${fleet && html`: the journal was at <code>${figure(entries(fleet))}</code>`}.</span><button class="btn small" type="button" onClick=${() => location.reload()}>Try now</button></div>`}
+  ${error ? html`<${Trouble} error=${error} />` : !page ? html`<div class="sheet"><${Empty} title="There is no such page"><p class="second">Nothing stands at <code>${visible(path)}</code>.</p><a class="btn" href=${href("/")}>Go to the dashboard</a><//></div>` : Page && me ? html`<${Page} key=${shown} rest=${rest} query=${query} me=${me} setLive=${setLive} />` : html`<${Bones} />`}
 </main>
-<footer class="foot">${live === null ? html`<span class="calm">read once</span>` : html`<span class=${`live${live ? "" : " off"}`}>${live ? "live" : "not live"}</span>`}
+<footer class="foot">${live === null ? html`<span class="calm">read once</span>` : html`<span class=${`live${live ? "" : " off"}`}>${live ? "live" : `not live${off && ` since ${clock(off)}`}`}</span>`}
+  ${fleet && html`<${Standing} of=${fleet} />`}
   ${me?.read_only && html`<span>read-only</span>`}
   <span class="end"><span>times in ${zoneName()}</span><button class="plain" type="button" onClick=${() => setHelp(true)}><kbd>?</kbd> keys</button></span></footer>
 ${help && html`<${Keys} pages=${PAGES} close=${() => setHelp(false)} />`}
 ${asks && html`<${Palette} pages=${PAGES} close=${() => setAsks(false)} more=${[{ text: "Change the theme", icon: "theme", hint: shade, run: () => setShade(next()) }, { text: "Compare two instances", icon: "right", run: () => go(href("/compare")) }, { text: "Keys", icon: "info", hint: html`<kbd>?</kbd>`, run: () => setHelp(true) }, { text: "Log out", icon: "person", hint: me?.id, run: logout }]} />`}`;
+}
+
+// How far the journal is, and who moves it.
+const entries = (of) => Number(Object.values(of.entries).reduce((sum, each) => sum + (BigInt(each) & ((1n << 48n) - 1n)), 0n));
+
+function Standing({ of }) {
+  const shards = of.engines.reduce((sum, each) => sum + each.shards, 0);
+  return html`<span>journal at <b class="mono">${figure(entries(of))}</b></span>${of.engines.length ? html`<span><b>${of.engines.length}</b> ${of.engines.length === 1 ? "engine" : "engines"}, <b>${shards}</b> ${shards === 1 ? "shard" : "shards"}</span>` : html`<span class="late">no engine runs: nothing moves</span>`}`;
 }
 
 render(html`<${App} />`, document.querySelector("#app"));

@@ -9,7 +9,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from perdure.errors import InstanceEnded
+from perdure.kernel.batch import HeadRow
 from perdure.kernel.status import TERMINAL, Status
+from perdure.runtime.arguments import TagInput, tag_from_json
+from perdure.runtime.bulk import handle_of
 from perdure.runtime.client import Client, Reuse
 from perdure.runtime.handle import Handle
 from perdure.views.find import find, find_started
@@ -24,7 +27,7 @@ class StartParams(msgspec.Struct, frozen=True):
     input: Any = {}
     key: str | None = None
     reuse: Reuse | None = None
-    tags: dict[str, str] = {}
+    tags: dict[str, TagInput] = {}
     at: datetime | None = None
     delay: float | None = None
     by: str | None = None
@@ -41,7 +44,7 @@ async def start(client: Client, given: StartParams) -> StartAnswer:
         given.workflow,
         given.input,
         key=given.key,
-        tags=given.tags,
+        tags={name: tag_from_json(value) for name, value in given.tags.items()},
         reuse=given.reuse,
         at=given.at,
         delay=given.delay,
@@ -97,7 +100,8 @@ async def cancel(client: Client, given: CancelParams) -> CancelAnswer:
         if given.dry_run:
             return CancelAnswer(str(address), "planned", **await dry_run(client, "cancel", head, given))
         client = await by_plan(client, "cancel", head, given)
-    await client.handle(address.workflow, address.key).cancel(given.reason, given.undo)
+    handle = client.handle(address.workflow, address.key) if head is None else _pinned(client, given.id, head)
+    await handle.cancel(given.reason, given.undo)
     return CancelAnswer(str(address))
 
 
@@ -135,7 +139,7 @@ async def retry(client: Client, given: RetryParams) -> RetryAnswer:
     if given.dry_run:
         return RetryAnswer(str(address), "planned", **await dry_run(client, "retry", head, given))
     client = await by_plan(client, "retry", head, given)
-    await client.handle(address.workflow, address.key).retry()
+    await _pinned(client, given.id, head).retry()
     return RetryAnswer(str(address))
 
 
@@ -161,10 +165,10 @@ async def rewind(client: Client, given: RewindParams) -> RewindAnswer:
     address, head = await find_started(client, given.id)
     if given.dry_run:
         planned = await dry_run(client, "rewind", head, given)
-        drops = await client.handle(address.workflow, address.key).rewind(given.location, dry_run=True)
+        drops = await _pinned(client, given.id, head).rewind(given.location, dry_run=True)
         return RewindAnswer(str(address), given.location, drops, **planned)
     client = await by_plan(client, "rewind", head, given)
-    await client.handle(address.workflow, address.key).rewind(given.location, force=given.force)
+    await _pinned(client, given.id, head).rewind(given.location, force=given.force)
     return RewindAnswer(str(address), given.location)
 
 
@@ -189,12 +193,12 @@ class ForkAnswer(Planned, frozen=True):
 
 
 async def fork(client: Client, given: ForkParams) -> ForkAnswer:
-    address, head = await find_started(client, given.id)
+    _, head = await find_started(client, given.id)
     if given.dry_run:
         planned = await dry_run(client, "fork", head, given)
         return ForkAnswer("", head.workflow, given.key or "", given.id, **planned)
     await by_plan(client, "fork", head, given)
-    forked = await client.handle(address.workflow, address.key).fork(given.location, given.edit, key=given.key)
+    forked = await _pinned(client, given.id, head).fork(given.location, given.edit, key=given.key)
     return ForkAnswer(forked.id, forked.workflow, forked.key, given.id)
 
 
@@ -221,7 +225,7 @@ async def settle(client: Client, given: SettleParams) -> SettleAnswer:
         planned = await dry_run(client, "settle", head, given)
         return SettleAnswer(str(address), given.location, given.answer, **planned)
     client = await by_plan(client, "settle", head, given)
-    handle = client.handle(address.workflow, address.key)
+    handle = _pinned(client, given.id, head)
     if given.answer == "ok":
         await handle.settle(given.location, given.value)
     else:
@@ -234,27 +238,31 @@ class TagParams(msgspec.Struct, frozen=True):
 
     id: str
     name: str
-    value: str | None = None
+    value: TagInput | None = None
 
 
 class TagAnswer(msgspec.Struct, frozen=True):
     id: str
     tag: str
-    value: str | None
+    value: TagInput | None
 
 
 async def tag(client: Client, given: TagParams) -> TagAnswer:
     handle = await _handle_of_started(client, given.id)
-    await handle.tag(given.name, given.value)
+    await handle.tag(given.name, tag_from_json(given.value))
     return TagAnswer(handle.id, given.name, given.value)
 
 
 async def _handle(client: Client, id: str) -> Handle[Any]:
     """Also of an instance that is on its way to an engine."""
-    address = (await find(client, id)).address
-    return client.handle(address.workflow, address.key)
+    address, head = await find(client, id)
+    return client.handle(address.workflow, address.key) if head is None else _pinned(client, id, head)
 
 
 async def _handle_of_started(client: Client, id: str) -> Handle[Any]:
-    address, _ = await find_started(client, id)
-    return client.handle(address.workflow, address.key)
+    return _pinned(client, id, (await find_started(client, id))[1])
+
+
+def _pinned(client: Client, id: str, head: HeadRow) -> Handle[Any]:
+    """`@NUMBER` acts on that generation, a name on the last one, by its name: so an event on its way is found by it."""
+    return handle_of(client, head) if id.startswith("@") else client.handle(head.workflow, head.key)

@@ -38,6 +38,11 @@ async def dry_run(client: Client, verb: str, head: HeadRow, given: Any) -> dict[
     return {"would": would, "plan": plan_of(verb, params, await _entry(client, head))}
 
 
+async def plan_for(client: Client, verb: str, head: HeadRow, given: Any) -> str:
+    """The plan of a verb that is judged elsewhere: it holds as long as the instance is at this entry."""
+    return plan_of(verb, params_of(given), await _entry(client, head))
+
+
 async def by_plan(client: Client, verb: str, head: HeadRow, given: Any) -> Client:
     """The client to do it with: without a plan the same one; with a plan, one that refuses another last entry."""
     if not given.plan:

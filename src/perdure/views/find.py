@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import difflib
-from typing import NamedTuple
+import re
+from typing import Final, NamedTuple
 
 from perdure.errors import UnclearRequest, UnknownInstance
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
 from perdure.ports.store import Filter, Queries
 from perdure.runtime.client import Client
+
+NUMBER: Final = re.compile(r"@([0-9]{1,19})\Z")
+READINGS_MAX: Final = 8
+ID_MAX: Final = 4096 + 1 + 512
+"""Characters of the longest name of a workflow, a slash, and the longest key."""
 
 
 class Found(NamedTuple):
@@ -18,11 +24,18 @@ class Found(NamedTuple):
 
 
 async def find(client: Client, text: str) -> Found:
-    """Also what is on its way. Raises `UnknownInstance` with what was perhaps meant."""
+    """Also what is on its way. Raises `UnknownInstance` with what was perhaps meant.
+
+    `@NUMBER` is one generation; a name means the last one.
+    """
     if not _usable(text):
         raise UnclearRequest(f"an ID is workflow/key, or the key alone; found {text!a:.80}")
     queries = client.queries
-    named = [head for address in _names(text) if (head := await queries.head(address)) is not None]
+    number = NUMBER.match(text)
+    head = await queries.head(int(number[1])) if number is not None and int(number[1]) < 2**63 else None
+    if head is not None:
+        return Found(Address(head.workflow, head.key), head)
+    named = [head for address in await readings(queries, text) if (head := await queries.head(address)) is not None]
     heads = named or await queries.heads(Filter(key=text, limit=1000))
     addresses = list(dict.fromkeys(Address(head.workflow, head.key) for head in heads))
     if len(addresses) > 1:
@@ -31,7 +44,7 @@ async def find(client: Client, text: str) -> Found:
     if addresses:
         return Found(addresses[0], heads[0])  # the last generation comes first
     keys = dict.fromkeys(Address(workflow, text) for workflow, *_ in await queries.workflows())
-    for address in [*_names(text), *keys]:
+    for address in [*await readings(queries, text), *keys]:
         if await queries.undelivered(address):
             return Found(address, None)
     raise UnknownInstance(await _unknown(queries, text))
@@ -53,9 +66,15 @@ def _usable(text: str) -> bool:
         return False
 
 
-def _names(text: str) -> list[Address]:
-    """Every reading as workflow/key: both may contain slashes. An instance with an empty key may be named alone."""
-    cuts = [n for n, letter in enumerate(text) if letter == "/" and n > 0]
+async def readings(queries: Queries, text: str) -> list[Address]:
+    """Every reading as workflow/key: both may contain slashes. An instance with an empty key may be named alone.
+
+    Of many readings only those of a known workflow: a text of slashes must not become a question for each.
+    """
+    cuts = [n for n, letter in enumerate(text[:ID_MAX]) if letter == "/" and n > 0] if len(text) <= ID_MAX else []
+    if len(cuts) > READINGS_MAX:
+        names = {row.name for row in await queries.workflows()} | {name for name, _, _ in await queries.counts()}
+        cuts = [n for n in cuts if text[:n] in names]
     return [*(Address(text[:n], text[n + 1 :]) for n in cuts), Address(text, "")]
 
 

@@ -9,28 +9,48 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import datetime
+from functools import cache
 from typing import Final
 
 import msgspec
 
-from perdure.errors import TooBroad
+from perdure.errors import BadFilter, TooBroad
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.moment import at_of, when
 from perdure.kernel.policy import decode_policy
+from perdure.kernel.rules import RULER
 from perdure.kernel.status import Status
 from perdure.kernel.workflows import OWN
-from perdure.ports.store import ListPlace, Queries, place_of
+from perdure.ports.store import CHANGE_ORDERED, Filter, ListPlace, Queries, change_of, place_of
 
-from .where import DIALECT, Term, Where, filters, fits, with_workflows
+from .where import BRANCHES_MAX, DIALECT, Term, Where, filters, fits, with_statuses, with_workflows
 
 SECONDS_MAX: Final = 0.25
 LOOKED_MAX: Final = 100_000
 COUNT_MAX: Final = 10_000
 PAGE_MAX: Final = 500
+READ_MAX: Final = 250
+"""Heads that are judged at once: the loop does nothing else meanwhile."""
+
+FEW: Final = 10
+"""Where fewer than one in so many heads fit, another index is looked for."""
+
+COUNTED: Final = frozenset({"workflow", "version", "status"})
 NANOSECONDS: Final = 1_000_000_000
+
+Placed = Callable[[HeadRow], ListPlace]
 
 Visible = Callable[[str], bool]
 """Whether a reader may see the instances of a workflow."""
+
+BUILT_IN: Final = (OWN, RULER.workflow)
+
+
+def without_built_in(where: Where, sees: Visible) -> Visible:
+    """Built-in instances are listed only for those who ask for them. A list asks for each head: few workflows, many
+    heads."""
+    wanted = any(value.startswith(BUILT_IN) for term in where if term.field == "workflow" for value in term.values)
+    return cache(lambda workflow: sees(workflow) and (wanted or not workflow.startswith(BUILT_IN)))
 
 
 class InstancePage(msgspec.Struct, frozen=True):
@@ -43,7 +63,9 @@ class InstancePage(msgspec.Struct, frozen=True):
 
 
 async def resolved(queries: Queries, where: Where) -> Where:
-    """Terms that heads can be judged by: dialects are the workflows that engines registered of them."""
+    """Terms that heads can be judged by: dialects are the workflows that engines registered of them. What an index can
+    answer is said as well."""
+    where = with_statuses(where)
     if not any(term.field == DIALECT for term in where):
         return where
     rows = [row for row in await queries.workflows() if not row.name.startswith(OWN)]
@@ -58,45 +80,87 @@ async def page(
     before: ListPlace | None = None,
     *,
     oldest: bool = False,
+    by_change: bool = False,
 ) -> InstancePage:
-    """Newest first, or, with `oldest`, the other way round: `before` is the place to go on from."""
+    """Newest first, or, with `oldest`, the other way round: `before` is the place to go on from.
+
+    `by_change`: in the order of the last changes; for the statuses that have it.
+    """
     where = await resolved(queries, where)
-    found: list[HeadRow] = []
-    began, looked = time.monotonic(), 0
+    place = _ordered(where) if by_change else place_of
+    found: dict[int, HeadRow] = {}  # one that changes meanwhile may be in two lists
+    began, looked, size, narrowed = time.monotonic(), 0, limit + 1, False
+    lists = [_List(filter, before) for filter in filters(where, limit, by_change)]
     while True:
-        heads, place, cut = await _merged(queries, where, limit + 1, before, oldest)
+        heads, before = await _read_on(queries, lists, size, oldest, place)
         looked += len(heads)
         for head in heads:
-            if visible(head.workflow) and fits(where, head):
+            if visible(head.workflow) and fits(where, head) and head.id not in found:
                 if len(found) == limit:
-                    return InstancePage(found, place_of(found[-1]), looked, False)
-                found.append(head)
-        if place is None:
-            return InstancePage(found, None, looked, False)
-        if cut or looked >= LOOKED_MAX or time.monotonic() - began > SECONDS_MAX:
-            return InstancePage(found, place, looked, True)
-        before = place
+                    return InstancePage([*found.values()], place([*found.values()][-1]), looked, False)
+                found[head.id] = head
+        if before is None:
+            return InstancePage([*found.values()], None, looked, False)
+        if looked >= LOOKED_MAX or time.monotonic() - began > SECONDS_MAX:
+            return InstancePage([*found.values()], before, looked, True)
+        if not narrowed and FEW * len(found) < looked:
+            where, narrowed = await _narrowed(queries, where, visible), True
+            lists = [_List(filter, before) for filter in filters(where, limit, by_change)]
+        size = min(2 * size, READ_MAX)
 
 
-async def _merged(
-    queries: Queries, where: Where, limit: int, before: ListPlace | None, oldest: bool
-) -> tuple[list[HeadRow], ListPlace | None, bool]:
-    """The next heads of all filters in one order. Beyond the place where one list was cut, nothing is known yet."""
-    heads: dict[int, HeadRow] = {}
-    places: list[ListPlace] = []
-    partial = False
-    for filter in filters(where, limit):
-        found = await queries.page(msgspec.structs.replace(filter, before=before, oldest=oldest))
-        heads |= {head.id: head for head in found.heads}
-        partial = partial or found.partial
-        if found.next is not None:
-            places.append(found.next)
-    ordered = sorted(heads.values(), key=place_of, reverse=not oldest)
-    if not places:
-        return ordered, None, partial
-    cut = min(places) if oldest else max(places)
-    known = [head for head in ordered if (place_of(head) <= cut if oldest else place_of(head) >= cut)]
-    return known, cut, partial
+async def _narrowed(queries: Queries, where: Where, visible: Visible) -> Where:
+    """The same terms, and what the counters know: the workflows and statuses of what can fit. An index finds few of
+    them, though no term names them: of `-workflow:probe*`, or where the reader sees few workflows."""
+    counts = await queries.counts()
+    fitting = [standing for standing, number in counts.items() if number and visible(standing[0])]
+    judged = tuple(term for term in where if term.field in COUNTED)
+    fitting = [standing for standing in fitting if fits(judged, _standing(*standing))]
+    workflows, statuses = {workflow for workflow, _, _ in fitting}, {status for _, _, status in fitting}
+    if len(workflows) > BRANCHES_MAX or len(fitting) == len(counts):
+        return where
+    more = Term("workflow", ":", tuple(sorted(workflows))), Term("status", ":", tuple(sorted(statuses)))
+    return (*more, *(term for term in where if term.field not in ("workflow", "status")))
+
+
+class _List(msgspec.Struct):
+    """What was read of a filter: up to a place, or to its end; and the heads of it that were not judged yet."""
+
+    filter: Filter
+    place: ListPlace | None
+    heads: list[HeadRow] = []
+    ended: bool = False
+
+
+async def _read_on(
+    queries: Queries, lists: list[_List], limit: int, oldest: bool, place: Placed
+) -> tuple[list[HeadRow], ListPlace | None]:
+    """The next heads of all lists in one order, and up to which place they are known; None: to the end."""
+    for each in lists:
+        if not each.heads and not each.ended:
+            asked = msgspec.structs.replace(each.filter, limit=limit, before=each.place, oldest=oldest)
+            found = await queries.page(asked)
+            each.heads, each.place, each.ended = found.heads, found.next, found.next is None
+    places = [each.place for each in lists if each.place is not None]
+    cut = (min if oldest else max)(places, default=None)
+    known: list[HeadRow] = []
+    for each in lists:
+        count = (
+            len(each.heads)
+            if cut is None or len(lists) == 1
+            else sum((place(head) <= cut) if oldest else (place(head) >= cut) for head in each.heads)
+        )
+        known += each.heads[:count]
+        each.heads = each.heads[count:]
+    return sorted(known, key=place, reverse=not oldest), cut
+
+
+def _ordered(where: Where) -> Placed:
+    """The order of the last changes, if the terms leave no status that does not have it."""
+    named = [term for term in where if term.field == "status" and term.plain]
+    if not any(set(term.values) <= set(CHANGE_ORDERED) for term in named):
+        raise BadFilter(f"the order -changed is that of one status, or several, of {', '.join(CHANGE_ORDERED)}")
+    return change_of
 
 
 async def select(queries: Queries, where: Where, visible: Visible, most: int) -> list[HeadRow]:
@@ -121,9 +185,9 @@ class Count(msgspec.Struct, frozen=True):
 
 
 async def count(queries: Queries, where: Where, visible: Visible) -> Count:
-    """From the counters where they know enough; else by reading, up to `COUNT_MAX`."""
+    """From the counters where they know enough; else by reading, up to `COUNT_MAX` or the end of a page's budget."""
     where = await resolved(queries, where)
-    if all(term.field in ("workflow", "version", "status") for term in where):
+    if all(term.field in COUNTED for term in where):
         total = 0
         for (workflow, version, status), number in (await queries.counts()).items():
             if visible(workflow) and fits(where, _standing(workflow, version, status)):
@@ -136,6 +200,8 @@ async def count(queries: Queries, where: Where, visible: Visible) -> Count:
         before = part.next
         if before is None:
             return Count(found)
+        if part.partial:
+            return Count(found, more=True)
     return Count(COUNT_MAX, more=True)
 
 
@@ -152,10 +218,20 @@ async def facets(queries: Queries, visible: Visible) -> list[Facet]:
     return [Facet(*standing, number) for standing, number in sorted(counts.items()) if number and visible(standing[0])]
 
 
+class WorkflowRates(msgspec.Struct):
+    """Of one workflow: starts in each hour of a day, and how many ended in it."""
+
+    starts: list[int]
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+
 class Rates(msgspec.Struct, frozen=True):
     """How many instances started, ended and failed in each stretch of `seconds`, the last one being now.
 
-    `partial`: the budget was spent, so that the first stretches have too few.
+    `by` has each workflow that started or ended one. `partial`: the budget was spent, so that the first stretches have
+    too few.
     """
 
     seconds: int
@@ -163,27 +239,40 @@ class Rates(msgspec.Struct, frozen=True):
     ends: list[int]
     failures: list[int]
     partial: bool
+    by: dict[str, WorkflowRates] = {}
+
+
+HOUR: Final = 3600
 
 
 async def rates(queries: Queries, visible: Visible, now: datetime, seconds: int = 600, stretches: int = 144) -> Rates:
-    """Of the instances that started since; ends of older ones are not counted."""
+    """Instances that started since, then older ones that ended since."""
     since = at_of(now) - seconds * stretches * NANOSECONDS
     starts, ends, failures = [0] * stretches, [0] * stretches, [0] * stretches
-    where = (Term("started", ">", (when(since).isoformat(),)),)
-    began, before, looked = time.monotonic(), None, 0
-    while looked < LOOKED_MAX and time.monotonic() - began < SECONDS_MAX:
-        found = await page(queries, where, visible, PAGE_MAX, before)
-        looked += found.looked
-        for head in found.heads:
-            _count(starts, head.started_at - since, seconds)
-            if head.ended_at:
-                _count(ends, head.ended_at - since, seconds)
-                if head.status == Status.FAILED:
-                    _count(failures, head.ended_at - since, seconds)
-        before = found.next
-        if before is None:
-            return Rates(seconds, starts, ends, failures, False)
-    return Rates(seconds, starts, ends, failures, True)
+    hours = max(1, seconds * stretches // HOUR)
+    by: dict[str, WorkflowRates] = {}
+    text = when(since).isoformat()
+    began, looked = time.monotonic(), 0
+    for where in ((Term("started", ">", (text,)),), (Term("ended", ">", (text,)), Term("started", "<", (text,)))):
+        before = None
+        while True:
+            if looked >= LOOKED_MAX or time.monotonic() - began > SECONDS_MAX:
+                return Rates(seconds, starts, ends, failures, True, by)
+            found = await page(queries, where, visible, PAGE_MAX, before)
+            looked += found.looked
+            for head in found.heads:
+                mine = by.setdefault(head.workflow, WorkflowRates([0] * hours))
+                _count(starts, head.started_at - since, seconds)
+                _count(mine.starts, head.started_at - since, HOUR)
+                if head.ended_at:
+                    _count(ends, head.ended_at - since, seconds)
+                    setattr(mine, head.status, getattr(mine, head.status) + 1)
+                    if head.status == Status.FAILED:
+                        _count(failures, head.ended_at - since, seconds)
+            before = found.next
+            if before is None:
+                break
+    return Rates(seconds, starts, ends, failures, False, by)
 
 
 def _count(stretches: list[int], after: int, seconds: int) -> None:

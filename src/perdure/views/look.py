@@ -17,11 +17,11 @@ from perdure.kernel.retention import FORGOTTEN
 from perdure.kernel.workflows import Workflows
 from perdure.ports.seen import Line, Summary, Waiting, error_of, result_of
 from perdure.ports.store import Queries
-from perdure.runtime.history import read_history, summary, value_of
+from perdure.runtime.history import HistoryNow, aside, read_now, summary, value_of
 from perdure.runtime.retention import Keeping
 from perdure.runtime.state import read_state, record_now
 
-from .reasons import with_jobs, words_for
+from .reasons import FindCode, with_jobs, with_schemas, words_for
 
 
 class ShownError(msgspec.Struct, frozen=True):
@@ -47,6 +47,7 @@ class ShownWait(msgspec.Struct, frozen=True):
     what: str
     worker: str | None = None  # of a step in a queue: who has it, and since when
     claimed_at: datetime | None = None
+    schema: dict[str, Any] | UnsetType = UNSET  # JSON Schema of the message that it waits for, where that is known
 
 
 class ListedInstance(msgspec.Struct, frozen=True):
@@ -59,7 +60,7 @@ class ListedInstance(msgspec.Struct, frozen=True):
     started_at: datetime
     changed_at: datetime
     parent: str | None
-    tags: dict[str, str]
+    tags: dict[str, Any]
 
 
 class ShownInstance(ListedInstance, frozen=True):
@@ -90,16 +91,19 @@ class ShownEntry(msgspec.Struct, frozen=True):
     outcome: str
 
 
-async def look(queries: Queries, head: HeadRow) -> ShownInstance:
-    reader, lines = await read_history(queries, head.id)
-    state = reader.state
+async def look(
+    queries: Queries, head: HeadRow, history: HistoryNow | None = None, code: FindCode | None = None
+) -> ShownInstance:
+    """`history`: what came so far, if the caller has it. `code`: who finds the code of a workflow."""
+    state, lines, open = history or await read_now(queries, head.id)
     _, words = await words_for(queries, head.workflow, state.made)
-    parts = words.table(lines)
+    waiting = await with_schemas(code, head, await with_jobs(queries, state, open))
+    parts = await aside(len(lines), words.table, lines)
     listed = msgspec.structs.asdict(listed_instance(summary(head), await parent_of(queries, head)))
     return ShownInstance(
         **{**listed, "status": state.status.value},
         entries=state.version,
-        waiting=[shown_wait(each) for each in await with_jobs(queries, state, reader.waiting())],
+        waiting=[shown_wait(each) for each in waiting],
         published={name: value_of(value) for name, value in state.published.items()},
         result=result_of(state),
         error=shown_error(error_of(state)),
@@ -122,7 +126,8 @@ async def _state(queries: Queries, head: HeadRow) -> Any:
     workflow = await stored_one(queries, head.workflow, head.version)
     if workflow is None or not getattr(workflow, "keeps_state", False):
         return UNSET
-    return read_state(cast(Any, Workflows([workflow])), await record_now(queries, head.id))
+    record = await record_now(queries, head.id)
+    return await aside(0 if record is None else len(record.rows), read_state, cast(Any, Workflows([workflow])), record)
 
 
 async def parent_of(queries: Queries, head: HeadRow) -> Address | None:
@@ -158,6 +163,7 @@ def shown_wait(open: Waiting) -> ShownWait:
         what=open.what,
         worker=job.worker or None if job is not None else None,
         claimed_at=when(job.claimed) if job is not None and job.claimed else None,
+        schema=UNSET if open.schema is None else open.schema,
     )
 
 

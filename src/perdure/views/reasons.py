@@ -6,9 +6,9 @@ common ones here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -27,13 +27,16 @@ from perdure.kernel.policy import Policy, decode_policy
 from perdure.kernel.rules import IN_FORCE, RULER, Rules, decode_rules
 from perdure.kernel.status import TERMINAL, Status
 from perdure.kernel.task import TaskRow
-from perdure.ports.seen import Advice, Reason, Seen, Waiting, Words, holder
+from perdure.ports.seen import Advice, Reason, Seen, Waiting, Words, holder, schema_of_message
 from perdure.ports.store import Queries
-from perdure.runtime.history import read_history, summary, undelivered
+from perdure.runtime.history import HistoryNow, read_now, summary, undelivered
 from perdure.tasks.row import TaskInfo, info_of, overdue
 
 PLACES: Final = {"inline": "inline", "thread": "threads", "process": "processes"}
 """The parameter of `perdure.open` that says how many steps an executor runs at once."""
+
+FindCode = Callable[[str, str], Awaitable[Any]]
+"""Gives the code of a version of a workflow, or None."""
 
 CODE: Final = ("--against", "MODULE")
 INPUT_MAX: Final = 200
@@ -47,13 +50,25 @@ RECORDED: Final = Reason(
 """Of an instance whose start was posted: there is nothing more to know of it."""
 
 
-async def see(queries: Queries, head: HeadRow, now: datetime, database: str) -> tuple[Seen, Words]:
-    """All that is to be known of an instance, and what its dialect says of it. `database`: how the caller calls it."""
-    reader, lines = await read_history(queries, head.id)
-    state, waiting = reader.state, await with_jobs(queries, reader.state, reader.waiting())
+async def see(
+    queries: Queries,
+    head: HeadRow,
+    now: datetime,
+    database: str,
+    history: HistoryNow | None = None,
+    *,
+    code: FindCode | None = None,
+) -> tuple[Seen, Words]:
+    """All that is to be known of an instance, and what its dialect says of it. `database`: how the caller calls it.
+
+    `history`: what came so far, if the caller has it. `code`: who finds the code of a workflow.
+    """
+    state, lines, open_now = history or await read_now(queries, head.id)
+    waiting = await with_jobs(queries, state, open_now)
     rows = await queries.workflows()
     mine = [row for row in rows if row.name == head.workflow]
     policy, words = _words(mine[-1].policy if mine else "", state.made)
+    waiting = await with_schemas(code, head, waiting)
     owner = await queries.owner()
     children: dict[str, str] = {}
     tasks: dict[str, TaskRow] = {}
@@ -94,6 +109,16 @@ async def with_jobs(queries: Queries, state: Instance, waiting: Sequence[Waiting
         job = None if intent is None else await queries.job(intent.id)
         found.append(open if job is None else replace(open, job=job))
     return found
+
+
+async def with_schemas(code: FindCode | None, head: HeadRow, waiting: list[Waiting]) -> list[Waiting]:
+    """What is open, with the schemas of the messages that are waited for, where the code of the workflow has them."""
+    if code is None or not any(open.kind == "wait" for open in waiting):
+        return waiting
+    found = await code(head.workflow, head.version)
+    return [
+        replace(open, schema=schema_of_message(found, open.what)) if open.kind == "wait" else open for open in waiting
+    ]
 
 
 async def words_for(queries: Queries, workflow: str, made: bool) -> tuple[Policy, Words]:
@@ -293,7 +318,7 @@ class Reasons:
             return
         needed = [head.version]
         if seen.rules.outdated(head.workflow, head.version):
-            needed.append(seen.rules.versions[head.workflow])  # it goes over to that before anything else
+            needed.append(seen.rules.versions[head.workflow])  # it migrates to that before anything else
         for version in needed:
             if version not in seen.versions:
                 text = (

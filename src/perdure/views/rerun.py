@@ -14,6 +14,7 @@ from perdure.kernel.events import Address, Event, Migrated, Rewound, Started
 from perdure.kernel.instance import Instance
 from perdure.kernel.machine import Machine, Workflow
 from perdure.kernel.replay import Replay, deliver_again, fold, heard
+from perdure.kernel.tags import told
 from perdure.ports.seen import Line
 from perdure.runtime.history import Reader, in_words
 
@@ -62,7 +63,7 @@ class Delivery:
         words += [f"send {send.name} to {send.to}" for send in decision.send]
         words += [f"emit {fact.name} {short(decode(fact.body))}" for fact in decision.announce]
         words += [f"publish {name} = {short(decode(value))}" for name, value in decision.publish]
-        words += [f"tag {name} = {short(value)}" for name, value in decision.tags]
+        words += [f"tag {name} = {short(None if value is None else told(value))}" for name, value in decision.tags]
         words += [f"respond {short(decode(value))}" for _, value in decision.respond]
         if decision.state:
             known = now is not None and now.state == decision.state

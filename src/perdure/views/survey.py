@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from perdure.errors import Divergence
-from perdure.kernel.batch import JournalRow
+from perdure.kernel.batch import HeadRow, JournalRow
 from perdure.kernel.events import Address
 from perdure.kernel.machine import Workflow
 from perdure.kernel.replay import fold, rebuild
-from perdure.kernel.status import TERMINAL
-from perdure.kernel.workflows import Workflows
+from perdure.kernel.rules import RULING
+from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.workflows import OWN, Workflows
 from perdure.ports.store import Filter, Queries, place_of
 
 PAGE: Final = 200
+
+
+SAMPLE: Final = 20
+"""How many instances a preview names for each location."""
+
+BUDGET_SECONDS: Final = 5.0
+BUDGET_INSTANCES: Final = 10_000
+OPEN: Final = tuple(status for status in Status if status not in TERMINAL)
 
 
 class Replayed(msgspec.Struct, frozen=True):
@@ -29,18 +41,91 @@ class Replayed(msgspec.Struct, frozen=True):
 async def survey(queries: Queries, workflows: Workflows[Any]) -> list[Replayed]:
     found: list[Replayed] = []
     for name in workflows.names():
+        async for head in _live(queries, name):
+            workflow = _code(workflows, name, head.version)
+            if workflow is not None:  # else it began with newer code: an engine with this code leaves it alone
+                against = _against(_address(head), await queries.history(head.id), workflow)
+                found.append(Replayed(f"{head.workflow}/{head.key}", None if against is None else _text(against)))
+    return found
+
+
+async def left_alone(queries: Queries, workflows: Workflows[Any]) -> dict[str, int]:
+    """The live instances, by workflow, of which some code has no version: an engine with it does nothing for them."""
+    known = set(workflows.names())
+    found: Counter[str] = Counter()
+    for (name, _, status), count in (await queries.counts()).items():
+        if count and status not in TERMINAL and name not in known and not name.startswith((OWN, RULING)):
+            found[name] += count
+    return dict(sorted(found.items()))
+
+
+class Unfit(msgspec.Struct, frozen=True):
+    """Instances that diverge at one location: how many were found, and the first of them."""
+
+    location: str
+    error: str
+    count: int
+    sample: list[Replayed]
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """What a version would do with the live instances of its workflow.
+
+    `live` counts all of them, `looked` those that were replayed: `partial` if the budget ended before. `stay`: live
+    instances keep the version that they began with, whatever version is active.
+    """
+
+    name: str
+    version: str
+    live: int
+    looked: int
+    safe: int
+    unfit: list[Unfit]
+    partial: bool
+    stay: bool
+
+
+async def preview(queries: Queries, workflow: Any, seconds: float = BUDGET_SECONDS) -> Preview:
+    """Replay the live instances of a workflow on one version, in a thread, until the budget ends. Newest first."""
+    counts = await queries.counts()
+    live = sum(n for (name, _, status), n in counts.items() if name == workflow.name and status not in TERMINAL)
+    until, looked, partial = time.monotonic() + seconds, 0, False
+    numbers: Counter[tuple[str, str]] = Counter()
+    samples: dict[tuple[str, str], list[Replayed]] = {}
+    async for head in _live(queries, workflow.name, OPEN):
+        if time.monotonic() > until or looked >= BUDGET_INSTANCES:
+            partial = True
+            break
+        looked += 1
+        rows = await queries.history(head.id)
+        against = await asyncio.to_thread(_against, _address(head), rows, workflow)
+        if against is not None:
+            place = getattr(against, "location", ""), type(against).__name__
+            numbers[place] += 1
+            if numbers[place] <= SAMPLE:
+                samples.setdefault(place, []).append(Replayed(f"{head.workflow}/{head.key}", _text(against)))
+    unfit = [Unfit(*place, count, samples[place]) for place, count in numbers.most_common()]
+    safe = looked - sum(numbers.values())
+    return Preview(
+        workflow.name, str(workflow.version), live, looked, safe, unfit, partial, bool(workflow.policy.exact)
+    )
+
+
+async def _live(queries: Queries, name: str, statuses: Sequence[str] = ("",)) -> AsyncIterator[HeadRow]:
+    """Each live instance once. By `statuses` those that have ended are not read at all."""
+    told: set[int] = set()
+    for status in statuses:
         before = None
-        while heads := await queries.heads(Filter(workflow=name, before=before, limit=PAGE)):
+        while heads := await queries.heads(Filter(workflow=name, status=status, before=before, limit=PAGE)):
             before = place_of(heads[-1])
             for head in heads:
-                if head.status not in TERMINAL:
-                    workflow = _code(workflows, name, head.version)
-                    if workflow is None:  # it began with newer code: an engine with this code leaves it alone
-                        continue
-                    address = Address(head.workflow, head.key)
-                    rows = await queries.history(head.id)
-                    found.append(Replayed(str(address), _divergence(address, rows, workflow)))
-    return found
+                if head.status not in TERMINAL and head.id not in told:
+                    told.add(head.id)
+                    yield head
+
+
+def _address(head: HeadRow) -> Address:
+    return Address(head.workflow, head.key)
 
 
 def _code(workflows: Workflows[Any], name: str, version: str) -> Workflow | None:
@@ -52,11 +137,14 @@ def _code(workflows: Workflows[Any], name: str, version: str) -> Workflow | None
     return found
 
 
-def _divergence(address: Address, rows: Sequence[JournalRow], workflow: Workflow) -> str | None:
+def _against(address: Address, rows: Sequence[JournalRow], workflow: Workflow) -> Exception | None:
+    """Why an instance would not go on; None: it would."""
     try:
         rebuild(fold(address, None, rows), workflow).dispose()
-    except Divergence as error:
-        return str(error)
     except Exception as error:  # what the code raises on the way would make the instance stuck as well
-        return f"{type(error).__name__}: {error}"
+        return error
     return None
+
+
+def _text(error: Exception) -> str:
+    return str(error) if isinstance(error, Divergence) else f"{type(error).__name__}: {error}"

@@ -14,15 +14,16 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from itertools import product
+from math import prod
 from typing import Any, Final, Literal, NamedTuple
-
-import msgspec
 
 from perdure.errors import BadFilter
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.moment import at_of
+from perdure.kernel.rows import tags_of
 from perdure.kernel.status import Status
-from perdure.ports.store import Filter
+from perdure.kernel.tags import TYPED, readings, told
+from perdure.ports.store import Filter, TextSpan
 
 FIELDS: Final = (
     "workflow",
@@ -38,6 +39,7 @@ FIELDS: Final = (
     "ended",
     "waits_for",
     "error_type",
+    "error_at",
     "queue",
 )
 TIMES: Final = frozenset({"started", "changed", "ended"})
@@ -47,8 +49,15 @@ BRANCHES_MAX: Final = 8
 """An index is asked at most so often for one list: what would need more is judged head by head."""
 
 Op = Literal[":", "<", ">"]
+_IMPLIED: Final = {
+    "waits_for": ("waiting",),
+    "queue": ("waiting",),
+    "error_type": ("failed", "stuck"),
+    "error_at": ("failed", "stuck"),
+}
+"""The statuses of instances that can fit."""
+
 _WORD: Final = re.compile(r"(-?)([a-z_]+|tag\.[^:<>\s]+)([:<>])(.*)\Z", re.S)
-_tags = msgspec.json.Decoder(dict[str, str])
 
 
 class Term(NamedTuple):
@@ -67,9 +76,14 @@ class Term(NamedTuple):
 
 Where = tuple[Term, ...]
 
+TEXT_MAX: Final = 8 * 1024
+"""Characters of a filter: as many as a URL may have."""
+
 
 def parse(text: str) -> Where:
     """The terms of a text. Raises `BadFilter` with the place of what is wrong."""
+    if len(text) > TEXT_MAX:
+        raise BadFilter(f"a filter has at most {TEXT_MAX:,} characters, found {len(text):,}")
     try:
         words = shlex.split(text, posix=True)
     except ValueError as error:
@@ -78,7 +92,10 @@ def parse(text: str) -> Where:
 
 
 def from_pairs(pairs: Mapping[str, Iterable[str]]) -> Where:
-    """The terms of query parameters: `status=stuck`, `not.workflow=probe*`, `started.gt=2026-11-01`, `tag.a=b`."""
+    """The terms of query parameters: `status=stuck`, `not.workflow=probe*`, `started.gt=2026-11-01`, `tag.a=b`.
+
+    A bound may stand before the time, too: `started=>2026-11-01`.
+    """
     terms: list[Term] = []
     for name, values in pairs.items():
         negated, field = name.startswith("not."), name.removeprefix("not.")
@@ -86,7 +103,10 @@ def from_pairs(pairs: Mapping[str, Iterable[str]]) -> Where:
         for ending, sign in ((".gt", ">"), (".lt", "<")):
             if field.endswith(ending):
                 field, op = field.removesuffix(ending), sign  # type: ignore[assignment]
-        terms += [_checked(Term(field, op, (value,), negated)) for value in values]
+        for value in values:
+            signed = op == ":" and field in TIMES and value[:1] in ("<", ">")  # started=>2026-11-01
+            sign, bound = (value[0], value[1:]) if signed else (op, value)
+            terms.append(_checked(Term(field, sign, (bound,), negated)))  # type: ignore[arg-type]
     return joined(terms)
 
 
@@ -124,13 +144,14 @@ def _term(word: str) -> Term:
 def _checked(term: Term) -> Term:
     field = term.field
     if field not in FIELDS and not (field.startswith(TAG) and len(field) > len(TAG)):
-        near = difflib.get_close_matches(field, FIELDS, n=1)
+        near = difflib.get_close_matches(field[:200], FIELDS, n=1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
         raise BadFilter(f"no filter is named {field!r:.80}{meant} (there are: {', '.join(FIELDS)}, tag.NAME)")
     (value,) = term.values
     if field in TIMES:
         if term.op == ":":
-            raise BadFilter(f"{field} takes a bound: {field}<2026-11-01 or {field}>2026-11-01T09:00Z")
+            text = f"{field}<2026-11-01 or {field}>2026-11-01T09:00Z"
+            raise BadFilter(f"{field} takes a bound: {text}; as a parameter of a URL {field}.lt= or {field}.gt=")
         time_of(value, field)
     elif term.op != ":" and not field.startswith(TAG):
         raise BadFilter(f"{field} is compared with `:`; `<` and `>` are for times and tags")
@@ -161,30 +182,72 @@ def _of_dialect(term: Term, nouns: Mapping[str, str]) -> Term:
     return term._replace(field="workflow", values=tuple(fitting))
 
 
+def with_statuses(where: Where) -> Where:
+    """The same terms, and the statuses that they imply."""
+    implied = [
+        Term("status", ":", _IMPLIED[term.field]) for term in where if term.field in _IMPLIED and not term.negated
+    ]
+    return (*where, *implied)
+
+
 # ---- what an index answers -----------------------------------------------------------------------------------
 
 _INDEXED: Final = ("workflow", "status", "version", "key", "key_prefix", "parent", "root")
 
 
-def filters(where: Where, limit: int) -> list[Filter]:
+def filters(where: Where, limit: int, by_change: bool = False) -> list[Filter]:
     """Filters whose lists together have every instance that fits: one for each choice of values."""
-    choices: list[list[tuple[str, Any]]] = []
-    count = 1
-    fixed: dict[str, Any] = {"tags": {}}
+    choices: dict[str, list[Any]] = {}
+    fixed: dict[str, Any] = {}
+    ranges: dict[str, tuple[TextSpan, ...]] = {}
     for term in where:
         if term.field in TIMES and term.field != "changed" and not term.negated:
             low, high = fixed.get(term.field, (0, 2**63 - 1))
             bound = time_of(term.values[0], term.field)
             fixed[term.field] = (max(low, bound + 1), high) if term.op == ">" else (low, min(high, bound))
+        elif term.op != ":" and not term.negated and term.field.startswith(TAG):
+            name, spans = term.field.removeprefix(TAG), _spans(term.op, term.values[0])
+            ranges[name] = _common(ranges[name], spans) if name in ranges else spans
         elif not term.plain:
             continue
-        elif term.field.startswith(TAG) and len(term.values) == 1:
-            fixed["tags"][term.field.removeprefix(TAG)] = term.values[0]
-        elif term.field in _INDEXED and count * len(term.values) <= BRANCHES_MAX:
-            count *= len(term.values)
-            number = term.field in ("parent", "root")
-            choices.append([(term.field, int(value) if number else value) for value in dict.fromkeys(term.values)])
-    return [Filter(**fixed, **dict(choice), limit=limit, kept=True) for choice in product(*choices)]
+        elif term.field in _INDEXED or term.field.startswith(TAG):
+            values = _indexed_values(term)
+            known = choices.get(term.field, values)
+            more = choices | {term.field: [value for value in values if value in known]}
+            if prod(map(len, more.values())) <= BRANCHES_MAX:
+                choices = more
+    found = []
+    for choice in product(*choices.values()):
+        chosen = dict(zip(choices, choice, strict=True))
+        tags = {name.removeprefix(TAG): chosen.pop(name) for name in choices if name.startswith(TAG)}
+        found.append(Filter(**fixed, **chosen, tags=tags, ranges=ranges, by_change=by_change, limit=limit, kept=True))
+    return found
+
+
+def _indexed_values(term: Term) -> list[Any]:
+    if term.field in ("parent", "root"):
+        return [int(value) for value in dict.fromkeys(term.values)]
+    if term.field.startswith(TAG):
+        return [*dict.fromkeys(reading for value in term.values for reading in readings(value))]
+    return [*dict.fromkeys(term.values)]
+
+
+TEXTS: Final = (("", TYPED), (" ", "\U0010ffff\U0010ffff"))
+"""Tags that are texts: these are judged head by head, since digits among them are compared as numbers."""
+
+
+def _spans(op: Op, value: str) -> tuple[TextSpan, ...]:
+    """Tags that may be above, or below, a value: all texts, and what has the kind of the value."""
+    typed = [reading for reading in readings(value) if reading.startswith(TYPED)]
+    last = "\x7f"  # no kept tag has it, nor the sign before
+    return TEXTS + tuple(
+        (f"{each}\x01", f"{each[:2]}{last}") if op == ">" else (each[:2], each) for each in sorted(typed)
+    )
+
+
+def _common(these: tuple[TextSpan, ...], those: tuple[TextSpan, ...]) -> tuple[TextSpan, ...]:
+    both = [(max(a, c), min(b, d)) for a, b in these for c, d in those]
+    return tuple((low, high) for low, high in both if low < high)
 
 
 # ---- what is judged head by head ------------------------------------------------------------------------------
@@ -197,7 +260,7 @@ def fits(where: Where, head: HeadRow) -> bool:
 def _holds(term: Term, value: str, head: HeadRow) -> bool:
     field = term.field
     if field.startswith(TAG):
-        found = _tags.decode(head.tags).get(field.removeprefix(TAG)) if head.tags != "{}" else None
+        found = tags_of(head).get(field.removeprefix(TAG))
         return found is not None and _compared(found, term.op, value)
     if field in TIMES:
         at = {"started": head.started_at, "changed": head.changed_at, "ended": head.ended_at}[field]
@@ -207,13 +270,24 @@ def _holds(term: Term, value: str, head: HeadRow) -> bool:
 
 
 def _compared(found: str, op: Op, value: str) -> bool:
+    """A tag as it is kept, with a word of a filter."""
     if op == ":":
-        return fnmatchcase(found, value) if "*" in value else found == value
+        return fnmatchcase(_written(found), value) if "*" in value else found in readings(value)
+    if found.startswith(TYPED):
+        of_kind = [each for each in readings(value) if each[:2] == found[:2]]
+        return any(found < each if op == "<" else found > each for each in of_kind)
     try:
         a, b = float(found), float(value)
     except ValueError:
         return found < value if op == "<" else found > value
     return a < b if op == "<" else a > b
+
+
+def _written(found: str) -> str:
+    value = told(found)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def _text(attribute: str) -> Callable[[HeadRow, str], bool]:
@@ -235,6 +309,10 @@ def _error_type(head: HeadRow, value: str) -> bool:
     return head.status in ("stuck", "failed") and fnmatchcase(head.reason.partition(" at ")[0], value)
 
 
+def _error_at(head: HeadRow, value: str) -> bool:
+    return head.status in ("stuck", "failed") and fnmatchcase(head.reason.partition(" at ")[2], value)
+
+
 _JUDGES: Final[dict[str, Callable[[HeadRow, str], bool]]] = {
     "workflow": _text("workflow"),
     "version": _text("version"),
@@ -246,4 +324,5 @@ _JUDGES: Final[dict[str, Callable[[HeadRow, str], bool]]] = {
     "waits_for": _waits_for("*"),
     "queue": _waits_for("queue "),
     "error_type": _error_type,
+    "error_at": _error_at,
 }

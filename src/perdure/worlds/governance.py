@@ -12,9 +12,10 @@ It works for `perdure.connect` as well: the engine of another process takes the 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -22,6 +23,7 @@ from typing import Any
 import msgspec
 
 from perdure.cells.bound_manifest import BoundManifest, in_force
+from perdure.cells.compare import Contrast, contrasts
 from perdure.cells.manifest import Manifest, read
 from perdure.cells.patch import Change, data_of, patch_between, patched
 from perdure.cells.policy import NO_CELLS
@@ -29,6 +31,7 @@ from perdure.cells.proposals import Mode
 from perdure.cells.world import PROPOSALS, WorldWorkflow
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import CallerError, RuleRefused, StalePatch
+from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Message, Migrated
 from perdure.kernel.receipt import Receipt
 from perdure.kernel.rules import DEFINITIONS, IN_FORCE, RULER, RULING, Rules, decode_rules
@@ -106,18 +109,28 @@ class Governance:
             raise CallerError(f"a horizon is 0 to {HORIZON_MAX:,} seconds, found {seconds}")
         answers = _answers(receipts, now, after)
         await refuse_many_journals(self._client.queries, "a shadow run")
-        database = await copied(self._client.queries)
-        shadow = Shadow(
-            database,
-            _workflows(self._client, wanted),
-            now=time.time_ns(),
-            receipts=answers,
-            recorded=recorded,
-        )
-        report = shadow.run(now, after, mode, round(seconds * 1e9))
+        database, workflows = await copied(self._client.queries), _workflows(self._client, wanted)
+
+        def run() -> ShadowReport:
+            shadow = Shadow(database, workflows, now=time.time_ns(), receipts=answers, recorded=recorded)
+            return shadow.run(now, after, mode, round(seconds * 1e9))
+
+        report = await asyncio.to_thread(run)
         if isinstance(wanted, int):
             await self._ask("shadow", {"proposal": wanted, "report": to_plain(report)})
         return report
+
+    async def contrasts(self, number: int) -> tuple[Manifest, Manifest, list[Contrast]]:
+        """The manifest in force, the proposed one, and where they differ."""
+        now = await self.manifest()
+        after = await self._proposed(number, now)
+        return now, after, contrasts(now, after)
+
+    async def without_code(self, number: int) -> list[str]:
+        """The cells of a proposed manifest whose code this process does not have: it cannot run their shadow."""
+        wanted = in_force(await self._proposed(number, await self.manifest()))
+        known = {(found.name, found.version) for found in self._client._workflows}
+        return sorted([name for name, version in wanted.versions.items() if (name, version) not in known])
 
     async def _proposed(self, number: int, now: Manifest) -> Manifest:
         for proposal in await self.proposals():
@@ -139,7 +152,7 @@ class Governance:
     async def apply(self, wanted: int | BoundManifest | Manifest, mode: Mode = "pinned") -> str:
         """Put an approved proposal into force, by its number; or, for development, a manifest at once. Its hash.
 
-        pinned: cells that live stay on the definition that they began with. migrate: they go over to the new one, each
+        pinned: cells that live stay on the definition that they began with. migrate: they migrate to the new one, each
         when it is next used, or all by `migrate()`. strict: refused unless the world is empty.
         """
         if isinstance(wanted, int):
@@ -152,26 +165,32 @@ class Governance:
         return (await self._in_force()).hash
 
     async def migrate(self) -> int:
-        """Let every cell go over that an applied manifest wants to, also those that could not; how many there were.
+        """Migrate the remaining cells of an applied manifest, also those that could not be; how many there were.
 
-        A cell that is stuck at one of its events goes over after that.
+        A cell that is stuck at one of its events is migrated after that event.
         """
-        force, moved = await self._in_force(), 0
+        moved = 0
+        async for head in self.migrating():
+            await self._client._connection.put(head.id, Migrated())
+            moved += 1
+        return moved
+
+    async def migrating(self) -> AsyncIterator[HeadRow]:
+        """The cells that an applied manifest migrates and that have another version still."""
+        force = await self._in_force()
         for workflow, versions in force.migrating.items():
             before = None
             while heads := await self._client.queries.heads(Filter(workflow=workflow, before=before, limit=PAGE)):
                 before = place_of(heads[-1])
                 for head in heads:
                     if head.version in versions and head.status not in TERMINAL:
-                        await self._client._connection.put(head.id, Migrated())
-                        moved += 1
-        return moved
+                        yield head
 
     # ---- how -----------------------------------------------------------------------------------------------------
 
     async def _ask(self, verb: str, body: dict[str, Any]) -> Any:
         id = os.urandom(16).hex()
-        # By its name: whoever runs the world adds to some messages what it counted.
+        # By its name: the runtime adds to some messages what it counted.
         await self._client._connection.put(RULER, Message(f"{RULING}{verb}", encode(body), id))
         answer = await self._world._response(verb, id)
         if "refused" in answer:

@@ -59,7 +59,7 @@ CAVEAT: Final = "No effect was executed. What would follow from answers that the
 
 
 class ShadowReport(msgspec.Struct, frozen=True):
-    """What a shadow run found. `failures` stand against the manifest; the rest is for whoever approves it."""
+    """What a shadow run found. `failures` stand against the manifest; the rest is for the person who approves it."""
 
     failures: list[str]
     entries: int
@@ -93,7 +93,7 @@ class Shadow:
         self._begun = dict(database.snapshots)  # of a restored database: what is not in the journal
         self._read = self._before  # up to where the journal was looked through for what is asked outside
         self._states: dict[int, Any] = {}
-        self._asked: list[tuple[int, bytes, Effect]] = []  # what is open now: nobody performs it here
+        self._asked: list[tuple[int, bytes, Effect]] = []  # what is open now: it is not performed here
         for id, instance in self._living():
             self._states[id] = self._state(instance)
             self._asked += [(id, intent.id, intent.effect) for intent in instance.open.values()]
@@ -281,7 +281,7 @@ class Answers:
         self._recorded = {_key(effect): receipt for effect, receipt in recorded}
 
     def to(self, effect: Effect) -> Receipt | None:
-        """None: it stays open. Whoever is asked outside answers in the own name."""
+        """None: it stays open. An executor outside answers in its own name."""
         name = _named(effect)
         if not name:
             return None
@@ -327,7 +327,7 @@ class ShadowExecutor:
 
 
 class Silence:
-    """Nobody listens."""
+    """It has no listener."""
 
     def ended(self, instance: int, address: Address, outcome: Outcome) -> None: ...
     def stuck(self, instance: int, address: Address, stuck: Stuck) -> None: ...

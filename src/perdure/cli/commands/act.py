@@ -271,11 +271,18 @@ def settle(id: str, location: str, answer: Literal["ok", "error"], value: str | 
 
 @act(
     "tag",
-    lambda answer: f"tagged {answer.id}: {answer.tag}={answer.value}" if answer.value else f"untagged {answer.id}",
+    lambda answer: (
+        f"untagged {answer.id}" if answer.value is None else f"tagged {answer.id}: {answer.tag}={answer.value}"
+    ),
 )
 @click.argument("id")
 @click.argument("name")
 @click.argument("value", required=False)
 def tag(id: str, name: str, value: str | None) -> TagParams:
-    """NAME is that of a tag to find it by (`perdure ls --tag`); without VALUE, the tag is removed."""
-    return TagParams(id, name, value)
+    """NAME is that of a tag to find it by (`perdure ls --tag`); without VALUE, the tag is removed.
+
+    After `NAME:=`, VALUE is JSON: a number, true or false, or a time as {"$time": "2026-11-01T09:00Z"}.
+    """
+    if not value:
+        return TagParams(id, name)
+    return TagParams(id, *next(iter(read_tags([f"{name.removesuffix('=')}={value}"], "tag").items())))

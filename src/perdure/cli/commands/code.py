@@ -14,9 +14,10 @@ import msgspec
 from perdure.app.ours import FILES, FileKind, kind_of_file
 from perdure.codec.visible import visible
 from perdure.dialect_commands.snapshot import verify as verify_world
+from perdure.errors import UnknownVersion
 from perdure.kernel.workflows import Workflows
 from perdure.runtime.client import Client
-from perdure.views.survey import Replayed, survey
+from perdure.views.survey import Preview, Replayed, left_alone, preview, survey
 
 from ..console import Console, define
 from ..exits import Exit, Stopped
@@ -136,17 +137,40 @@ def replay(console: Console, targets: tuple[str, ...], verify: bool, since: str 
     with redirect_stdout(sys.stderr):
         workflows = Workflows(each for target in targets for each in code_of(target))
 
-    async def read(client: Client) -> list[Replayed]:
-        return await survey(client.queries, workflows)
+    async def read(client: Client) -> tuple[list[Replayed], dict[str, int]]:
+        return await survey(client.queries, workflows), await left_alone(client.queries, workflows)
 
-    found = console.ask(read)
+    found, left = console.ask(read)
     unsafe = [each for each in found if each.divergence is not None]
-    document = {"replayed": len(found), "safe": len(found) - len(unsafe), "unsafe": unsafe}
+    document = {"replayed": len(found), "safe": len(found) - len(unsafe), "unsafe": unsafe, "left": left}
     lines: list[str] = [
         indented(f"{style(visible(each.id), bold=True)}: {(each.divergence or '').removeprefix(f'{each.id}, ')}")
         for each in unsafe
     ]
-    instances = "1 instance" if len(found) == 1 else f"{len(found)} instances"
-    lines.append(f"{instances} replayed: {document['safe']} safe, {len(unsafe)} would be stuck")
+    lines.append(f"{_instances(len(found))} replayed: {document['safe']} safe, {len(unsafe)} would be stuck")
+    lines += [f"{visible(name)}: {_instances(count)} of which this code has nothing" for name, count in left.items()]
     console.answer(document, joined(lines))
     sys.exit(Exit.FAILED if unsafe else Exit.OK)
+
+
+def _instances(count: int) -> str:
+    return "1 instance" if count == 1 else f"{count} instances"
+
+
+def tell_preview(console: Console, name: str, version: str) -> None:
+    """The dry run of an activation: what the version would do with the live instances of its workflow."""
+
+    async def read(client: Client) -> Preview:
+        workflow = await client.code(name, version)
+        if workflow is None:
+            raise UnknownVersion(f"{name} has no version {version!r} that can run here")
+        return await preview(client.queries, workflow)
+
+    found = console.ask(read)
+    lines = [f"{found.looked} of {found.live} live instances were looked at: {found.safe} would go on"]
+    for each in found.unfit:
+        lines.append(f"{each.count} diverge{f' at {visible(each.location)}' if each.location else ''}, such as")
+        lines += [indented(f"  {visible(one.divergence or '')}") for one in each.sample[:1]]
+    if found.stay:
+        lines.append("live instances keep their version: only new ones run on this one")
+    console.answer(msgspec.to_builtins(found), joined(lines))

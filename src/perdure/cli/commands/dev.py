@@ -26,6 +26,7 @@ from typing import Any, Final
 import click
 
 from perdure.app import run_async
+from perdure.kernel.asked import Actor
 
 from ..console import Console, define
 from ..exits import Exit, Stopped
@@ -142,14 +143,23 @@ def _child(console: Console, target: str, starts: list[tuple[str, str, Any]], fd
     from perdure.server.settings import Settings
 
     workflows, handlers = served_by(target)
+    events: list[Any] = []
+    queues: dict[str, int] = {}
+    person: dict[str, Any] = {}
     if target == DEMO:
-        from perdure.dialect_commands.demo import STARTS
+        from perdure.dialect_commands.demo import EVENTS, PERSON, QUEUES, STARTS
 
-        starts = [*STARTS, *starts]
+        starts, events, queues, person = [*STARTS, *starts], EVENTS, QUEUES, PERSON
     listening = socket.socket(fileno=fd)
     host, port = listening.getsockname()[:2]
     url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
     settings = Settings(hosts=(*LOOPBACK, host), database=console.db, cookie=f"perdure-{port}")
+
+    granting: list[asyncio.Task[None]] = []  # a task that nothing refers to may be collected
+
+    async def grant(accesses: Any) -> None:
+        if "dev" not in (await accesses.state()).people:
+            await accesses.ask("grant", {"actor": "dev", "person": person}, Actor("dev"))
 
     def ready(app: Any) -> None:
         loop = asyncio.get_running_loop()
@@ -157,6 +167,10 @@ def _child(console: Console, target: str, starts: list[tuple[str, str, Any]], fd
         told = {"url": url, "login": link, "files": files_of_project()}
         print(json.dumps(told), flush=True)
         threading.Thread(target=_hear, args=(loop, app), daemon=True).start()
+        if person:
+            granting.append(
+                loop.create_task(app.accesses.ask("grant", {"actor": "dev", "person": person}, Actor("dev")))
+            )
 
     async def began(engine: Any) -> None:
         from perdure.errors import KeyInUse
@@ -164,9 +178,11 @@ def _child(console: Console, target: str, starts: list[tuple[str, str, Any]], fd
         for workflow, key, value in starts:
             with suppress(KeyInUse):
                 await engine.start_plain(workflow, value, key=key, by="dev")
+        for number, event in enumerate(events, 1):
+            await engine.send(event, id=f"demo-{number}")
 
     serving = Serving(console, listening, settings, url, None, ready)
-    run_async(lambda: serving.run(workflows, handlers, {}, began))
+    run_async(lambda: serving.run(workflows, handlers, queues, began))
 
 
 def _hear(loop: asyncio.AbstractEventLoop, app: Any) -> None:
@@ -267,6 +283,7 @@ class Watching:
             self._say(problem)
             return
         self._end()
+        self._words = self._words[:3]  # what was to be started is started
         self._begin()
         self._console.note("the new code has taken over")
 
@@ -275,6 +292,8 @@ class Watching:
         command = [sys.executable, "-m", "perdure", "replay", "--against", self._target, "--db", self._console.db]
         found = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
         if found.returncode == 0:
+            for name, count in json.loads(found.stdout)["left"].items():
+                self._console.note(f"{name}: the new code does not have it; its live instances wait ({count})")
             return ""
         try:
             unsafe = json.loads(found.stdout)["unsafe"]

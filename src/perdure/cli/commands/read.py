@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import click
 from msgspec import UNSET
@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 from perdure.codec.visible import visible_json
 from perdure.kernel.status import Status
 from perdure.ports.seen import Advice, Reason
+from perdure.ports.store import ListOrder
 from perdure.verbs.read import (
     DiffAnswer,
     DiffParams,
@@ -42,6 +43,12 @@ from ..text import ago, first_line, joined, local, short, style, styled, table, 
 
 
 @define("ls")
+@click.option(
+    "--where",
+    default="",
+    metavar="FILTER",
+    help="A filter, such as 'status:stuck started>2026-11-01 -workflow:probe*'.",
+)
 @click.option("--workflow", default="", metavar="NAME", help="Only instances of this workflow.")
 @click.option("--status", type=click.Choice([status.value for status in Status]), help="Only those.")
 @click.option(
@@ -49,20 +56,29 @@ from ..text import ago, first_line, joined, local, short, style, styled, table, 
 )
 @click.option("--reference", default="", metavar="TEXT", help="Only those with this reference.")
 @click.option("--parent", metavar="ID", help="Only those that this instance started.")
+@click.option(
+    "--order",
+    type=click.Choice(get_args(ListOrder)),
+    default="-started",
+    show_default=True,
+    help="The newest first, the oldest first, or the last changed first: of a status, stuck, failed or waiting.",
+)
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
 @click.option("--before", type=click.IntRange(1), default=None, metavar="N", help="Go on from a page before.")
 def ls(
     console: Console,
     *,
+    where: str,
     workflow: str,
     status: str | None,
     tags: tuple[str, ...],
     reference: str,
     parent: str | None,
+    order: ListOrder,
     limit: int,
     before: int | None,
 ) -> None:
-    wanted = ListParams(workflow, status or "", read_tags(tags), parent, before or 0, limit, reference)
+    wanted = ListParams(workflow, status or "", read_tags(tags), parent, before or 0, limit, reference, order, where)
     answer: ListAnswer = console.call("ls", wanted)
     tell_page(console, "instances", answer.instances, answer.next_before, _table)
 
@@ -179,7 +195,8 @@ def why(console: Console, id: str) -> None:
 
 
 def _reason(reason: Reason, todo: list[str]) -> dict[str, Any]:
-    about = {} if reason.waiting is None else asdict(shown_wait(reason.waiting))
+    shown = {} if reason.waiting is None else asdict(shown_wait(reason.waiting))
+    about = {name: value for name, value in shown.items() if value is not UNSET}
     return {**about, "kind": reason.kind, "text": reason.text, "todo": "\n".join(todo) or None}
 
 

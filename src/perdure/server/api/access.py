@@ -11,19 +11,22 @@ import msgspec
 from perdure.access.model import KEY, WORKFLOW, ApiKey, Grant, Person, covers
 from perdure.codec import decode
 from perdure.errors import PerdureError, UnclearRequest
+from perdure.kernel.asked import Actor, is_name
 from perdure.kernel.entry import decode as decode_entry
 from perdure.kernel.events import Address, Message, asked_of
 from perdure.kernel.location import Patterns
 from perdure.kernel.moment import when
 from perdure.ports.store import Queries
 
-from ..accesses import ADMIN, LINK_MINUTES
+from ..accesses import LINK_MINUTES
 from ..auth.tokens import digest_of, new_key
 from ..calling import Calling
 from ..problems import HttpProblem
 from .instances import Nothing
 
 AUDIT_MAX: Final = 1000
+PATTERN_MAX: Final = 200
+PATTERNS_MAX: Final = 200
 
 
 class WhoAmI(msgspec.Struct, frozen=True):
@@ -102,23 +105,33 @@ class MadeKey(msgspec.Struct, frozen=True):
 async def add_key(calling: Calling, given: KeyParams) -> Any:
     if not covers(calling.login.grants, given.grants):
         raise HttpProblem(403, "forbidden", "a key has never more rights than its maker", expected="your own grants")
-    key, made = made_key(given, calling.login.actor.id)
+    key, made = made_key(given, calling.login.actor.id, calling.event)
     await calling.accesses.ask("key add", key, calling.login.actor)
     return 201, made
 
 
-def made_key(given: KeyParams, maker: str) -> tuple[ApiKey, MadeKey]:
+def made_key(given: KeyParams, maker: str, event: str = "") -> tuple[ApiKey, MadeKey]:
     """A key as it is kept, and as it is shown once."""
+    check_names(given.actor, given.grants, given.roles)
     if bool(given.grants or given.roles) == bool(given.executor):
         raise UnclearRequest("a key has grants or roles, or it is the key of an executor")
     if given.days is not None and not 0 < given.days <= 3660:
         raise UnclearRequest(f"days is more than 0 and at most 3660, found {given.days}")
     now = datetime.now(UTC)
     expires = None if given.days is None else now + timedelta(days=given.days)
-    id, whole, digest = new_key()
+    id, whole, digest = new_key(event)
     grants, roles = tuple(given.grants), tuple(given.roles)
     key = ApiKey(id, digest, given.actor, grants, roles, maker, now, expires, executor=given.executor)
     return key, MadeKey(id, whole, expires)
+
+
+def check_names(actor: str, grants: list[Grant], roles: list[str]) -> None:
+    """What is kept for years is checked before: an actor and roles as journals take them, patterns of a sane length."""
+    Actor(actor, roles)
+    patterns = [pattern for grant in grants for pattern in grant.workflows]
+    if any(not is_name(pattern) or len(pattern) > PATTERN_MAX for pattern in patterns) or len(patterns) > PATTERNS_MAX:
+        text = f"grants have at most {PATTERNS_MAX} patterns of workflows, each of 1 to {PATTERN_MAX} characters"
+        raise UnclearRequest(text)
 
 
 class KeyId(msgspec.Struct, frozen=True):
@@ -151,6 +164,7 @@ class GrantParams(msgspec.Struct, frozen=True):
 
 
 async def put_grants(calling: Calling, given: GrantParams) -> GrantList:
+    check_names(given.actor, given.grants, given.roles)
     if not covers(calling.login.grants, given.grants):
         raise HttpProblem(403, "forbidden", "no one grants more than their own rights", expected="your own grants")
     person = Person(tuple(given.grants), tuple(given.roles))
@@ -170,10 +184,13 @@ class MadeLink(msgspec.Struct, frozen=True):
 
 
 async def link(calling: Calling, given: LinkParams) -> Any:
-    """For the maker: a login with all rights, if the maker has them. For others: what they were granted."""
+    """A login with what the actor was granted, so that it ends with the grant. The owner, who has all rights without
+    one, passes them on to a login of its own.
+    """
     maker = calling.login
     token, actor = token_urlsafe(32), given.actor or maker.actor.id
-    admin = actor == maker.actor.id and covers(maker.grants, ADMIN)
+    check_names(actor, [], [])
+    admin = actor == maker.actor.id and maker.owner
     expires = datetime.now(UTC) + timedelta(minutes=LINK_MINUTES)
     body = {"digest": digest_of(token), "actor": actor, "expires_at": expires, "admin": admin}
     await calling.accesses.ask("link add", body, maker.actor)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from perdure.errors import PerdureError
+from perdure.errors import AskTimeout, PerdureError
+from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
+from perdure.runtime.arguments import TagInput, tag_from_json
 from perdure.runtime.history import summary
 from perdure.verbs import act
 
-from ..calling import Calling, id_of
+from ..calling import Calling, exact, id_of
 from ..problems import HttpProblem, problem_of
 from .instances import WAIT_MAX
 
@@ -68,12 +71,32 @@ def check_start(calling: Calling, given: act.StartParams) -> None:
 
 
 async def _start(calling: Calling, given: act.StartParams, number: str) -> act.StartAnswer:
-    """With an Idempotency-Key the instance has a key that is derived from it, if it has none."""
     check_start(calling, given)
-    if given.key is None and calling.event:
-        own = hashlib.blake2b(f"{calling.event}{number}".encode(), digest_size=12).hexdigest()
-        given = msgspec.structs.replace(given, key=own)
+    given = keyed(calling, given, number)
+    if given.key and not number:
+        calling.made = Address(given.workflow, given.key)
     return await act.start(calling.client, given)
+
+
+def keyed(calling: Calling, given: Any, number: str = "") -> Any:
+    """With an Idempotency-Key the instance that is made has a key that is derived from it, if it has none."""
+    if given.key is not None or not calling.event:
+        return given
+    own = hashlib.blake2b(f"{calling.event}{number}".encode(), digest_size=12).hexdigest()
+    return msgspec.structs.replace(given, key=own)
+
+
+async def fork(calling: Calling, given: act.ForkParams) -> act.ForkAnswer:
+    head = await calling.find(given.id)
+    given = to_fork(calling, msgspec.structs.replace(given, id=exact(given.id, head)), head)
+    return await act.fork(calling.client, given)
+
+
+def to_fork(calling: Calling, given: act.ForkParams, head: HeadRow) -> act.ForkParams:
+    given = given if given.dry_run else keyed(calling, given)
+    if given.key:
+        calling.made = Address(head.workflow, given.key)
+    return given
 
 
 async def _started(calling: Calling, given: act.StartParams, number: str) -> StartedItem:
@@ -89,15 +112,33 @@ async def _started(calling: Calling, given: act.StartParams, number: str) -> Sta
 async def recorded(calling: Calling, address: Address) -> bool:
     """Whether an engine has taken up what was started; `Prefer: wait=N` says how long that is waited for."""
     queries = calling.client.queries
-    if await queries.head(address) is not None:
+
+    async def is_there() -> bool:
+        return await queries.head(address) is not None
+
+    preferred = calling.request.preferred_wait
+    return await _soon(calling, is_there, RECORDED_SECONDS if preferred is None else preferred)
+
+
+async def taken_up(calling: Calling, seconds: float) -> bool:
+    """Whether an engine has recorded what was sent to the instance of a request."""
+    assert calling.head is not None, "the instance was found"
+    address = Address(calling.head.workflow, calling.head.key)
+
+    async def nothing_waits() -> bool:
+        return not await calling.client.queries.undelivered(address)
+
+    return await _soon(calling, nothing_waits, seconds)
+
+
+async def _soon(calling: Calling, condition: Callable[[], Awaitable[bool]], seconds: float) -> bool:
+    if await condition():
         return True
-    prefer = calling.request.headers.get("prefer", "").partition("wait=")[2]
     try:
-        async with asyncio.timeout(min(float(prefer), WAIT_MAX) if prefer.isdigit() else RECORDED_SECONDS):
-            async with aclosing(calling.client.changes()) as changes:
-                async for _ in changes:
-                    if await queries.head(address) is not None:
-                        return True
+        async with asyncio.timeout(min(seconds, WAIT_MAX)), aclosing(calling.client.changes()) as changes:
+            async for _ in changes:
+                if await condition():
+                    return True
     except TimeoutError:
         pass
     return False
@@ -112,7 +153,7 @@ class MessageParams(msgspec.Struct, frozen=True):
 async def send(calling: Calling, given: MessageParams) -> Any:
     head = await calling.find(given.id)
     message = calling.event or None
-    return await act.send(calling.client, act.SendParams(id_of(head), given.name, given.body, message))
+    return await act.send(calling.client, act.SendParams(exact(given.id, head), given.name, given.body, message))
 
 
 class AskParams(msgspec.Struct, frozen=True):
@@ -129,9 +170,14 @@ class AskAnswer(msgspec.Struct, frozen=True):
 
 async def ask(calling: Calling, given: AskParams) -> AskAnswer:
     head = await calling.find(given.id)
-    handle = calling.client.handle(head.workflow, head.key)
+    handle = calling.handle(given.id, head)
     said: Any = {"id": calling.event} if calling.event else {}
-    found = await handle.ask(given.name, given.body, timeout=min(given.wait, WAIT_MAX), **said)
+    try:
+        found = await handle.ask(given.name, given.body, timeout=min(max(given.wait, 0.0), WAIT_MAX), **said)
+    except AskTimeout:
+        text = f"{id_of(head)} had not answered in time; the message is recorded"
+        text += ": with an Idempotency-Key the same request waits on"
+        raise HttpProblem(503, "not-answered", text, retry_after=1) from None
     return AskAnswer(id_of(head), found)
 
 
@@ -140,26 +186,27 @@ def acting(verb: Any) -> Any:
 
     async def handler(calling: Calling, given: Any) -> Any:
         head = await calling.find(given.id)
-        return await verb(calling.client, msgspec.structs.replace(given, id=id_of(head)))
+        return await verb(calling.client, msgspec.structs.replace(given, id=exact(given.id, head)))
 
     return handler
 
 
 class TagsParams(msgspec.Struct, frozen=True):
-    """`tags` by name; null removes one."""
+    """`tags` by name: texts, numbers, bools, or times as {"$time": "2026-11-01T09:00Z"}; null removes one."""
 
     id: str
-    tags: dict[str, str | None]
+    tags: dict[str, TagInput | None]
 
 
 class TagsAnswer(msgspec.Struct, frozen=True):
     id: str
-    tags: dict[str, str]
+    tags: dict[str, Any]
 
 
 async def tag(calling: Calling, given: TagsParams) -> TagsAnswer:
     head = await calling.find(given.id)
     if given.tags:
-        await calling.client.handle(head.workflow, head.key).tags(given.tags)
+        tags = {name: tag_from_json(value) for name, value in given.tags.items()}
+        await calling.handle(given.id, head).tags(tags)
     now = await calling.client.queries.head(head.id)
     return TagsAnswer(id_of(head), summary(now or head).tags)

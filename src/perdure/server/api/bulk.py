@@ -9,7 +9,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from perdure.access.model import Login, allowed
-from perdure.bulk.model import WORKFLOW
+from perdure.bulk.model import SELECTED_MAX, WORKFLOW
+from perdure.errors import TooBroad
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
 from perdure.ports.store import Filter
@@ -31,11 +32,25 @@ async def start(calling: Calling, given: bulk.BulkParams) -> Any:
     own = None
     if calling.event and not given.dry_run:
         own = hashlib.blake2b(calling.event.encode(), digest_size=12).hexdigest()
+        calling.made = Address(WORKFLOW, own)
     reason = given.reason or calling.request.headers.get("x-reason", "")[:500]
-    answer = await bulk.begin(calling.client, replace(given, by=actor, reason=reason), may, own)
+    given = replace(given, by=actor, reason=reason, selection=await _seen(calling, given.selection))
+    answer = await bulk.begin(calling.client, given, may, own)
     if given.dry_run:
         return answer
     return 201 if await recorded(calling, Address(WORKFLOW, str(answer.id))) else 202, answer
+
+
+async def _seen(calling: Calling, selection: bulk.Selection) -> bulk.Selection:
+    """Named instances as the login sees them: a name of others is unknown, and never proposed."""
+    if len(selection.ids) > SELECTED_MAX:
+        raise TooBroad(SELECTED_MAX)
+    found = []
+    for id in selection.ids:
+        await calling.find_named(id)
+        assert calling.head is not None, "it was just found"
+        found.append(f"@{calling.head.id}")
+    return replace(selection, ids=found)
 
 
 async def ls(calling: Calling, given: bulk.BulkListParams) -> bulk.BulkList:

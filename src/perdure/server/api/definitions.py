@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
-from perdure.app.ours import SCHEMAS, kind_of_text
+from perdure.app.engine import Engine
+from perdure.app.ours import SCHEMAS, FileKind, kind_of_text
+from perdure.definitions.model import address
 from perdure.errors import AuthorError
 from perdure.expressions.functions import described
+from perdure.verbs.plans import by_plan, plan_for
+from perdure.views.survey import Preview, Replayed
+from perdure.views.survey import preview as previewed
 
 from ..calling import Calling
 from ..problems import HttpProblem, rows_of
 from ..reading import unknown
 from .instances import Nothing
+from .looks import code_of
+
+RUNS_MAX: Final = 200
+SIMULATE_SECONDS: Final = 7.0
 
 
 class DefinitionText(msgspec.Struct, frozen=True):
@@ -70,23 +85,143 @@ async def put(calling: Calling, given: DefinitionParams) -> KeptDefinition:
     kind = kind_of_text(given.text)
     found = await asyncio.to_thread(_valid, kind, given.text)
     calling.check(found.name, f"workflow {found.name[:80]!r}")
-    kept = kind.kept(calling.engine)
-    version = await kept.put(found, activate=given.activate, by=calling.login.actor)
+    version = await kind.kept(calling.client).put(found, activate=given.activate)
     return KeptDefinition(kind.noun, found.name, version)
 
 
+class PreviewParams(msgspec.Struct, frozen=True):
+    """Another `version`, by default the active one; or the `text` of a definition that is not kept yet."""
+
+    name: str
+    version: str = ""
+    text: str = ""
+
+
+async def preview(calling: Calling, given: PreviewParams) -> Preview:
+    calling.check(given.name, f"workflow {given.name[:80]!r}")
+    if given.text and given.version:
+        raise HttpProblem(422, "bad-request", "a preview is of a version or of a text, not of both", where="/text")
+    if not given.text:
+        return await _previewed(calling, await code_of(calling, given.name, given.version))
+    found = await asyncio.to_thread(_valid, kind_of_text(given.text), given.text)
+    if found.name != given.name:
+        text = f"the text defines {found.name[:80]!r}, and not {given.name[:80]!r}"
+        raise HttpProblem(422, "bad-request", text, where="/text")
+    engine = calling.engine
+    return await _previewed(calling, engine.runnable(found) if isinstance(engine, Engine) else found)
+
+
+async def _previewed(calling: Calling, workflow: Any) -> Preview:
+    """A divergence repeats recorded values: it is for logins that see them. Each actor has one preview at a time."""
+    found = await calling.within(f"preview for {calling.login.actor}", previewed(calling.client.queries, workflow))
+    if found is None:
+        raise HttpProblem(409, "too-broad", "the preview did not end in time: an instance has a very long history")
+    calling.subjects.add(found.name)
+    if calling.shows_values and not calling.settings.redact:
+        return found
+    unfit = [replace(each, sample=[Replayed(one.id, "") for one in each.sample]) for each in found.unfit]
+    return replace(found, unfit=unfit)
+
+
 class ActivateParams(msgspec.Struct, frozen=True):
+    """`dry_run`: only tell what would happen. `plan` is that of a dry run: refused if there was a change since."""
+
     name: str
     version: str
+    dry_run: bool = False
+    plan: str = ""
 
 
-async def activate(calling: Calling, given: ActivateParams) -> KeptDefinition:
+class ActivatedDefinition(KeptDefinition, frozen=True, kw_only=True):
+    """Of a dry run: the version that is active `now`, the `preview` of the other one, and the `plan`."""
+
+    now: str | UnsetType = UNSET
+    preview: Preview | UnsetType = UNSET
+    plan: str | UnsetType = UNSET
+
+
+async def activate(calling: Calling, given: ActivateParams) -> ActivatedDefinition:
     calling.check(given.name, f"workflow {given.name[:80]!r}")
-    client = calling.engine
+    client = calling.client
     names = [name for name, _ in await client.processes.list()]
     noun, kept = ("process", client.processes) if given.name in names else ("playbook", client.playbooks)
-    await kept.activate(given.name, given.version, by=calling.login.actor)
-    return KeptDefinition(noun, given.name, given.version)
+    stored = await kept.get(given.name, given.version)
+    register = await client.queries.head(address(given.name))
+    assert register is not None, "a definition is kept in its register"
+    if given.dry_run:
+        now, plan = (await kept.get(given.name)).version, await plan_for(client, "activate", register, given)
+        seen = await _previewed(calling, await code_of(calling, given.name, stored.version))
+        return ActivatedDefinition(noun, given.name, stored.version, now=now, preview=seen, plan=plan)
+    planned = await by_plan(client, "activate", register, given)
+    definitions = planned.processes if noun == "process" else planned.playbooks
+    await definitions.activate(given.name, given.version)
+    return ActivatedDefinition(noun, given.name, stored.version)
+
+
+class SimulateParams(msgspec.Struct, frozen=True):
+    """`stubs` has results by patterns of locations; actions without one give null or fail, by the dice of `seed`."""
+
+    text: str
+    input: dict[str, Any] = {}
+    stubs: dict[str, Any] = {}
+    runs: int = 20
+    seed: int = 0
+
+
+class SimulatedDefinition(msgspec.Struct, frozen=True):
+    """How often the runs ended in which way, and what no run came to."""
+
+    runs: int
+    verdicts: dict[str, int]
+    unreached_steps: list[str]
+    unreached_arcs: list[str]
+    unreached_rules: list[str]
+
+
+async def simulate(calling: Calling, given: SimulateParams) -> SimulatedDefinition:
+    """In a process of its own, which is killed when it takes too long: a simulated world replaces clock and tools."""
+    kind = kind_of_text(given.text)
+    if not kind.simulate:
+        raise HttpProblem(422, "bad-request", f"a {kind.noun} is not simulated", where="/text")
+    if not 1 <= given.runs <= RUNS_MAX:
+        raise HttpProblem(422, "bad-request", f"runs is 1 to {RUNS_MAX}, found {given.runs}", where="/runs")
+    await asyncio.to_thread(_valid, kind, given.text)
+    found = await calling.within("simulation", _simulated(kind, given))
+    if found is None:
+        raise HttpProblem(409, "too-broad", "the runs did not end in time; ask for fewer of them")
+    return found
+
+
+async def _simulated(kind: FileKind, given: SimulateParams) -> SimulatedDefinition:
+    with TemporaryDirectory() as folder:
+        files = {name: Path(folder, name) for name in ("definition.yaml", "input.json", "stubs.json")}
+        texts = given.text, msgspec.json.encode(given.input).decode(), msgspec.json.encode(given.stubs).decode()
+        for file, text in zip(files.values(), texts, strict=True):
+            file.write_text(text, encoding="utf-8")
+        said = ["--runs", str(given.runs), "--seed", str(given.seed)]
+        said += ["--input", f"@{files['input.json']}", "--stubs", f"@{files['stubs.json']}", "--json"]
+        out = await _told(folder, *kind.simulate, str(files["definition.yaml"]), *said)
+    return msgspec.json.decode(out, type=SimulatedDefinition)
+
+
+async def _told(folder: str, *command: str) -> bytes:
+    """What a command of `perdure` tells as JSON of files in a folder."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "perdure", *command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE
+    )
+    try:
+        async with asyncio.timeout(SIMULATE_SECONDS):
+            out, error = await process.communicate()
+    except TimeoutError:
+        text = f"the runs did not end within {SIMULATE_SECONDS:g} s; ask for fewer of them"
+        raise HttpProblem(409, "too-broad", text) from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        raise HttpProblem(422, "bad-request", error.decode(errors="replace").replace(f"{folder}/", "")[:2000])
+    return out
 
 
 class DialectName(msgspec.Struct, frozen=True):

@@ -81,10 +81,12 @@ def _value(row: ListedHead, column: str) -> Any:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     if value is None:
         return ""
     if isinstance(value, dict):
-        return " ".join(f"{name}={each}" for name, each in sorted(value.items()))
+        return " ".join(f"{name}={_text(each)}" for name, each in sorted(value.items()))
     return iso(value) if hasattr(value, "astimezone") else str(value)
 
 

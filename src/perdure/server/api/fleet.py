@@ -7,29 +7,48 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from perdure.access.model import Who, allowed
+from perdure.definitions.load import register_of
+from perdure.kernel.moment import when
+from perdure.kernel.placement import NUMBERS
 from perdure.kernel.policy import decode_policy
-from perdure.ports.store import Owner
-from perdure.verbs.act import StartParams
-from perdure.verbs.read import ExportParams, ListAnswer, TraceParams, WhyAnswer
+from perdure.kernel.status import TERMINAL
+from perdure.ports.store import Filter, Owner, ShardRow, place_of
+from perdure.verbs.act import ForkParams, StartParams
+from perdure.verbs.read import ExportParams, ListParams, TraceAnswer, TraceParams, WhyAnswer, ls
 from perdure.verbs.table import VERBS
+from perdure.views.lists import BUILT_IN
 
-from ..calling import Calling, unknown
+from ..calling import Calling, id_of, needed, unknown
 from ..problems import HttpProblem
 from ..reading import to_struct
 from ..reading import unknown as unknown_name
-from .acting import check_start
+from .acting import check_start, to_fork
 from .bulk import OF_VERBS
 from .instances import Nothing, private
+from .looks import unsaid
+
+
+class OldestInstance(msgspec.Struct, frozen=True):
+    id: str
+    started_at: datetime
 
 
 class WorkflowVersion(msgspec.Struct, frozen=True):
+    """`here`: an engine has its code. `oldest` is its oldest live instance. Of a definition that is data: whether new
+    instances run on it (`active`), and who registered it when.
+    """
+
     version: str
     counts: dict[str, int]
     here: bool
+    oldest: OldestInstance | UnsetType | None = UNSET
+    active: bool | UnsetType = UNSET
+    put_at: datetime | UnsetType = UNSET
+    put_by: str | UnsetType = UNSET
 
 
 class WorkflowItem(msgspec.Struct, frozen=True):
@@ -44,8 +63,28 @@ class WorkflowList(msgspec.Struct, frozen=True):
     items: list[WorkflowItem]
 
 
-async def workflows(calling: Calling, given: Nothing) -> WorkflowList:
-    return WorkflowList([each for each in await _workflows(calling) if not each.name.startswith("perdure.")])
+class WorkflowsQuery(msgspec.Struct, frozen=True):
+    """`oldest`: tell the oldest live instance of each version, too."""
+
+    oldest: bool = False
+
+
+async def workflows(calling: Calling, given: WorkflowsQuery) -> WorkflowList:
+    found = [each for each in await _workflows(calling) if not each.name.startswith(BUILT_IN)]
+    return WorkflowList([await _with_oldest(calling, each) for each in found] if given.oldest else found)
+
+
+async def _with_oldest(calling: Calling, item: WorkflowItem) -> WorkflowItem:
+    versions = [replace(each, oldest=await _oldest(calling, item.name, each)) for each in item.versions]
+    return replace(item, versions=versions)
+
+
+async def _oldest(calling: Calling, name: str, of: WorkflowVersion) -> OldestInstance | None:
+    live = [status for status in of.counts if status not in TERMINAL]
+    wanted = [Filter(workflow=name, version=of.version, status=each, oldest=True, limit=1) for each in live]
+    heads = [head for each in wanted for head in await calling.client.queries.heads(each)]
+    first = min(heads, key=place_of, default=None)
+    return None if first is None else OldestInstance(id_of(first), when(first.started_at))
 
 
 async def _workflows(calling: Calling) -> list[WorkflowItem]:
@@ -93,8 +132,36 @@ async def workflow(calling: Calling, given: WorkflowName) -> WorkflowDetail:
         raise unknown(f"workflow {given.name[:80]!r}")
     rows = [row for row in await calling.client.queries.workflows() if row.name == given.name]
     parameters = _parameters(rows[-1].parameters) if rows else None
-    item = found[0]
+    item = await _with_oldest(calling, await _registered(calling, found[0]))
     return WorkflowDetail(item.name, item.noun, item.versions, item.counts, item.can_start, parameters=parameters)
+
+
+class VersionName(msgspec.Struct, frozen=True):
+    name: str
+    version: str
+
+
+async def version(calling: Calling, given: VersionName) -> WorkflowVersion:
+    found = (await workflow(calling, WorkflowName(given.name))).versions
+    for each in found:
+        if given.version in (each.version, each.version.partition("+")[0]):
+            return each
+    known = [each.version for each in found]
+    raise HttpProblem(404, "unknown-version", unknown_name(f"version of {given.name}", given.version, known))
+
+
+async def _registered(calling: Calling, item: WorkflowItem) -> WorkflowItem:
+    register = await register_of(calling.client.queries, item.name)
+    if register is None:
+        return item
+    known = {each.version: each for each in register.versions}
+    versions = [
+        each
+        if (row := known.get(each.version.partition("+")[0])) is None
+        else replace(each, active=row.version == register.active, put_at=when(row.at), put_by=row.by)
+        for each in item.versions
+    ]
+    return replace(item, versions=versions)
 
 
 def _parameters(data: bytes) -> Any:
@@ -113,30 +180,74 @@ class EngineItem(msgspec.Struct, frozen=True):
     shards: int
 
 
+class ShardItem(msgspec.Struct, frozen=True):
+    """A shard, the engine that has it (null: none), and the number of times that it was taken.
+
+    `lease_until`: when another engine may take it, unless the lease is renewed; null: it lasts as long as the process.
+    `entries`: how many its journal has.
+    """
+
+    shard: int
+    engine: str | None
+    epoch: str
+    lease_until: datetime | None
+    entries: str
+
+
 class FleetAnswer(msgspec.Struct, frozen=True):
-    """`engine` is who runs on the database now; `entries` the last entry of each shard."""
+    """`engine` is who runs on the database now; `entries` the last entry of each shard.
+
+    `oldest_undelivered`: since when the first of the `undelivered` events is on its way.
+    """
 
     engine: Owner | None
     entries: dict[str, str]
     facts: dict[str, str]
     engines: list[EngineItem]
     undelivered: int
+    shards: list[ShardItem]
+    oldest_undelivered: datetime | None
 
 
 async def fleet(calling: Calling, given: Nothing) -> FleetAnswer:
     queries = calling.client.queries
     heights = await queries.heights()
     facts = await queries.facts() if allowed(calling.login, "admin").yes else {}
-    owner = await queries.owner()
-    engines = [
-        EngineItem(each.name, each.pid, each.host, datetime.fromtimestamp(each.since, UTC), shards)
-        for each, shards in await queries.owners()
+    owner, shards = await queries.owner(), await queries.shards()
+    waiting = await queries.undelivered()
+    oldest = min([row.at for row in waiting if row.at], default=0)
+    return FleetAnswer(
+        owner,
+        {str(shard): str(seq) for shard, seq in heights.items()},
+        facts,
+        _engines(shards),
+        len(waiting),
+        [_shard(each, heights.get(each.shard, 0)) for each in shards],
+        when(oldest) if oldest else None,
+    )
+
+
+def _engines(shards: list[ShardRow]) -> list[EngineItem]:
+    """The engines that live, by name; the first shard of each tells since when."""
+    found: dict[tuple[str, int, str], list[int]] = {}
+    for each in shards:
+        if each.owner is not None:
+            found.setdefault((each.owner.name, each.owner.pid, each.owner.host), []).append(each.owner.since)
+    return [
+        EngineItem(*engine, datetime.fromtimestamp(min(since), UTC), len(since))
+        for engine, since in sorted(found.items())
     ]
-    waiting = len(await queries.undelivered())
-    return FleetAnswer(owner, {str(shard): str(seq) for shard, seq in heights.items()}, facts, engines, waiting)
+
+
+def _shard(row: ShardRow, height: int) -> ShardItem:
+    until = datetime.fromtimestamp(row.expires, UTC) if row.expires else None
+    engine = None if row.owner is None else row.owner.name
+    return ShardItem(row.shard, engine, str(row.epoch), until, str(height % NUMBERS))
 
 
 class VerbItem(msgspec.Struct, frozen=True):
+    """`why` says why a verb is not `allowed`; empty: it is, for some subjects at least."""
+
     name: str
     method: str
     path: str
@@ -144,6 +255,7 @@ class VerbItem(msgspec.Struct, frozen=True):
     who: Who
     read: bool
     allowed: bool
+    why: str
 
 
 class VerbList(msgspec.Struct, frozen=True):
@@ -155,10 +267,18 @@ async def verbs(calling: Calling, given: Nothing) -> VerbList:
 
     found = []
     for route in ROUTES:
-        may = allowed(calling.login, route.who, read=route.read).yes and (route.read or not calling.settings.read_only)
-        found.append(VerbItem(route.name, route.method, route.path, route.help, route.who, route.read, may))
+        why = _against(calling, route.who, read=route.read)
+        found.append(VerbItem(route.name, route.method, route.path, route.help, route.who, route.read, not why, why))
     await asyncio.sleep(0)
     return VerbList(found)
+
+
+def _against(calling: Calling, who: Who, *, read: bool) -> str:
+    """Why a login may not use a verb at all; empty: it may, for some subjects."""
+    verdict = allowed(calling.login, who, read=read, executor=calling.login.executor)
+    if not verdict.yes:
+        return "it is for keys of executors" if who == "executor" else f"it needs {needed(verdict.needs or who)}"
+    return "" if read or not calling.settings.read_only else "this server is read-only"
 
 
 NAMED: Final = ("id", "a", "b", "parent")
@@ -186,6 +306,9 @@ async def ask_verb(calling: Calling, given: AskedVerb) -> Any:
     params = replace(params, **named)
     if isinstance(params, StartParams):
         check_start(calling, params)
+    elif isinstance(params, ForkParams):
+        assert calling.head is not None, "it was just found"
+        params = to_fork(calling, params, calling.head)
     elif isinstance(params, TraceParams):
         if not allowed(calling.login, "admin").yes:
             raise HttpProblem(403, "forbidden", "a trace goes through all workflows: it needs the role admin")
@@ -194,13 +317,16 @@ async def ask_verb(calling: Calling, given: AskedVerb) -> Any:
         if not calling.shows_values or calling.settings.redact:
             text = "a history as a file has every recorded value: your grant, or this server, does not show all of them"
             raise HttpProblem(403, "forbidden", text, expected="values")
-        calling.accesses.note("export", calling.login.actor, id=params.id)
+        assert calling.head is not None, "it was just found"
+        calling.accesses.note("export", calling.login.actor, id=id_of(calling.head))
+    if isinstance(params, ListParams):
+        listed = await ls(calling.client, params, calling.sees)
+        return listed if calling.sees_all else replace(listed, note=UNSET)
     answer = await row.function(calling.client, params)
     match answer:
-        case ListAnswer():
-            seen = [each for each in answer.instances if calling.sees(each.workflow)]
-            return replace(answer, instances=seen, note=answer.note if calling.sees_all else UNSET)
         case WhyAnswer():
             return private(calling, answer)
+        case TraceAnswer():
+            return await unsaid(calling, answer)
         case _:
             return answer

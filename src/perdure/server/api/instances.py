@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from perdure.codec import decode, to_plain
 from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck, PerdureError, ResultTimeout
 from perdure.kernel.batch import HeadRow
+from perdure.kernel.events import asked_of
 from perdure.kernel.location import is_sleep
+from perdure.kernel.moment import when
 from perdure.kernel.policy import Policy
+from perdure.kernel.rows import told_tags
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.seen import Line, Reason
-from perdure.ports.store import Filter, ListPlace, place_of
-from perdure.runtime.history import summary, value_of
+from perdure.ports.store import Filter, ListOrder, ListPlace, change_of, place_of
+from perdure.runtime.bulk import handle_of
+from perdure.runtime.history import aside, summary, value_of
 from perdure.verbs.read import DiffParams, WhyAnswer, diff
-from perdure.views.lists import PAGE_MAX, Facet, Rates, count, facets, page, rates
+from perdure.views.lists import PAGE_MAX, Visible, page, without_built_in
 from perdure.views.look import (
     ListedInstance,
     ShownEntry,
@@ -30,14 +33,17 @@ from perdure.views.look import (
     shown_entry,
     shown_wait,
 )
-from perdure.views.operations import Operation, Operations
-from perdure.views.reasons import reasons, see, words_for
+from perdure.views.operations import CompactRow, Operation
+from perdure.views.raw import RawEntry, raw_entries
+from perdure.views.reasons import reasons, see, with_schemas, words_for
 from perdure.views.where import Where, from_pairs, joined, parse, to_text
 
-from ..calling import Calling, id_of, unknown
+from ..calling import Calling, id_of, needed, unknown
 from ..feed import pack
 from ..problems import HttpProblem
-from ..readers import asked_by
+from ..readers import FoldedHistory
+
+"""What the names of workflows begin with whose instances have verbs of their own."""
 
 WAIT_MAX: Final = 60.0
 CHILDREN_MAX: Final = 200
@@ -69,12 +75,11 @@ class ListQuery(msgspec.Struct, frozen=True):
     q: str = ""
     limit: int = 50
     cursor: str = ""
-    order: Literal["-started", "started"] = "-started"
+    order: ListOrder = "-started"
     filters: dict[str, list[str]] = {}
 
 
 def listed(head: HeadRow, parent: str | None = None) -> ListedHead:
-    about = summary(head)
     return ListedHead(
         id=id_of(head),
         workflow=head.workflow,
@@ -82,14 +87,14 @@ def listed(head: HeadRow, parent: str | None = None) -> ListedHead:
         generation=head.generation,
         version=head.version,
         status=head.status,
-        started_at=about.started_at,
-        changed_at=about.changed_at,
+        started_at=when(head.started_at),
+        changed_at=when(head.changed_at),
         parent=parent,
-        tags=about.tags,
+        tags=told_tags(head),
         instance=str(head.id),
         root=str(head.root),
-        ended_at=about.ended_at,
-        reason=about.reason,
+        ended_at=when(head.ended_at) if head.ended_at else None,
+        reason=head.reason,
     )
 
 
@@ -109,7 +114,10 @@ async def list_page(calling: Calling, given: ListQuery, where: Where) -> Instanc
     back, place = _place(calling, use, given.cursor)
     at = pack(await calling.client.queries.heights())
     oldest = (given.order == "started") != back
-    found = await page(calling.client.queries, where, shows(calling, where), given.limit, place, oldest=oldest)
+    by_change = given.order == "-changed"
+    visible = shows(calling, where)
+    found = await page(calling.client.queries, where, visible, given.limit, place, oldest=oldest, by_change=by_change)
+    at_of = change_of if by_change else place_of
     heads = found.heads[::-1] if back else found.heads
 
     def cursor(backwards: bool, at: ListPlace | None) -> str | None:
@@ -117,7 +125,7 @@ async def list_page(calling: Calling, given: ListQuery, where: Where) -> Instanc
         return None if at is None else calling.accesses.signer.sign("cursor", body)
 
     edge = None if place is None else (place[0], place[1] + (1 if oldest else -1))  # the row at the place is not lost
-    first, last = (place_of(heads[0]), place_of(heads[-1])) if heads else (edge, edge)
+    first, last = (at_of(heads[0]), at_of(heads[-1])) if heads else (edge, edge)
     previous = cursor(True, found.next if back else first if given.cursor else None)
     next = cursor(False, last if back else found.next)
     return InstanceList([listed(head) for head in heads], next, previous, found.looked, found.partial, at)
@@ -135,36 +143,12 @@ def _place(calling: Calling, use: bytes, cursor: str) -> tuple[bool, ListPlace |
     return back, (started, id)
 
 
-def shows(calling: Calling, where: Where) -> Any:
-    """Built-in instances are listed only for those who ask for them."""
-    wanted = any(value.startswith("perdure.") for term in where if term.field == "workflow" for value in term.values)
-    return lambda workflow: calling.sees(workflow) and (wanted or not workflow.startswith("perdure."))
-
-
-class CountAnswer(msgspec.Struct, frozen=True):
-    count: int | str
-
-
-async def count_instances(calling: Calling, given: ListQuery) -> CountAnswer:
-    where = where_of(given)
-    found = await count(calling.client.queries, where, shows(calling, where))
-    return CountAnswer(f"{found.count}+" if found.more else found.count)
+def shows(calling: Calling, where: Where) -> Visible:
+    return without_built_in(where, calling.sees)
 
 
 class Nothing(msgspec.Struct, frozen=True):
     """A verb without parameters."""
-
-
-class FacetsAnswer(msgspec.Struct, frozen=True):
-    items: list[Facet]
-
-
-async def count_by(calling: Calling, given: Nothing) -> FacetsAnswer:
-    return FacetsAnswer(await facets(calling.client.queries, shows(calling, ())))
-
-
-async def rates_of(calling: Calling, given: Nothing) -> Rates:
-    return await rates(calling.client.queries, shows(calling, ()), datetime.now(UTC))
 
 
 class Id(msgspec.Struct, frozen=True):
@@ -172,7 +156,10 @@ class Id(msgspec.Struct, frozen=True):
 
 
 class InstanceDetail(ShownInstance, frozen=True, kw_only=True):
-    """`may` has each verb with an empty text if it is possible now, else why not."""
+    """`may` has each verb with an empty text if it is possible now, else why not.
+
+    `path`: its parents, the root first. `trace`: of the event that started it, if it had one.
+    """
 
     instance: str
     root: str
@@ -181,15 +168,16 @@ class InstanceDetail(ShownInstance, frozen=True, kw_only=True):
     input: Any
     noun: str
     may: dict[str, str]
+    path: list[str]
+    trace: str
 
 
 async def show(calling: Calling, given: Id) -> InstanceDetail:
     head = await calling.find(given.id)
-    found = await look(calling.client.queries, head)
+    found = await look(calling.client.queries, head, await calling.cut(head, FoldedHistory.now), calling.client.code)
     rows = await calling.client.queries.history(head.id, limit=1)
     policy, _ = await words_for(calling.client.queries, head.workflow, False)
     about = summary(head)
-    calling.tag = str(found.entries)
     if found.state is UNSET:
         found = msgspec.structs.replace(found, state=await state_by_messages(calling, head))
     return InstanceDetail(
@@ -201,7 +189,24 @@ async def show(calling: Calling, given: Id) -> InstanceDetail:
         input=_input(rows),
         noun=policy.noun,
         may=_may(calling, head, found, policy),
+        path=await _path(calling, head),
+        trace=_trace(rows),
     )
+
+
+PATH_MAX: Final = 32
+
+
+async def _path(calling: Calling, head: HeadRow) -> list[str]:
+    """Parents that the reader may see, the root first."""
+    found: list[str] = []
+    while head.parent and len(found) < PATH_MAX:
+        above = await calling.client.queries.head(head.parent)
+        if above is None or not calling.sees(above.workflow):
+            break
+        found.append(id_of(above))
+        head = above
+    return found[::-1]
 
 
 async def state_by_messages(calling: Calling, head: HeadRow, at: int | None = None) -> Any:
@@ -218,15 +223,25 @@ async def state_by_messages(calling: Calling, head: HeadRow, at: int | None = No
         return UNSET
 
 
-def _input(rows: list[Any]) -> Any:
+def _first(rows: list[Any]) -> Any:
     from perdure.kernel.entry import decode as decode_entry
-    from perdure.kernel.events import Started
     from perdure.kernel.location import Patterns
 
-    if not rows:
-        return None
-    event = decode_entry(rows[0].seq, rows[0].instance, rows[0].at, rows[0].body, Patterns()).event
+    return decode_entry(rows[0].seq, rows[0].instance, rows[0].at, rows[0].body, Patterns()).event if rows else None
+
+
+def _input(rows: list[Any]) -> Any:
+    from perdure.kernel.events import Started
+
+    event = _first(rows)
     return value_of(event.input) if isinstance(event, Started) and event.input else None
+
+
+def _trace(rows: list[Any]) -> str:
+    """The number of the trace that a start belonged to."""
+    asked = asked_of(_first(rows)) if rows else None
+    parts = asked.trace.split("-") if asked is not None else []
+    return parts[1] if len(parts) == 4 else ""
 
 
 def _may(calling: Calling, head: HeadRow, found: ShownInstance, policy: Policy) -> dict[str, str]:
@@ -234,7 +249,7 @@ def _may(calling: Calling, head: HeadRow, found: ShownInstance, policy: Policy) 
     from perdure.access.model import allowed
 
     verdict = allowed(calling.login, "operator", head.workflow, read=False)
-    against = "" if verdict.yes else f"needs the role {verdict.needs}"
+    against = "" if verdict.yes else f"needs {needed(verdict.needs)}"
     if calling.settings.read_only:
         against = "this server is read-only"
     ended = f"the instance has {head.status}" if head.status in TERMINAL else ""
@@ -252,14 +267,18 @@ def _may(calling: Calling, head: HeadRow, found: ShownInstance, policy: Policy) 
         "fork": policy.refuses("fork"),
         "tag": ended,
     }
+    now |= {verb: ended or ("" if not stuck else "it is stuck") for verb in policy.verbs}
     return {verb: against or why for verb, why in now.items()}
 
 
 async def why(calling: Calling, given: Id) -> WhyAnswer:
     head = await calling.find(given.id)
-    seen, words = await see(calling.client.queries, head, datetime.now(UTC), calling.settings.database)
-    calling.tag = str(seen.state.version)
-    return private(calling, WhyAnswer(id_of(head), seen.state.status.value, reasons(seen, words)))
+    told = await calling.cut(head, FoldedHistory.now)
+    seen, words = await see(
+        calling.client.queries, head, datetime.now(UTC), calling.settings.database, told, code=calling.client.code
+    )
+    found = await aside(len(told.lines), reasons, seen, words)
+    return private(calling, WhyAnswer(id_of(head), seen.state.status.value, found))
 
 
 def private(calling: Calling, answer: WhyAnswer) -> WhyAnswer:
@@ -283,9 +302,8 @@ class WaitingAnswer(msgspec.Struct, frozen=True):
 
 async def waiting(calling: Calling, given: Id) -> WaitingAnswer:
     head = await calling.find(given.id)
-    reader = (await calling.histories.of(calling.client.queries, head)).reader
-    calling.tag = str(reader.state.version)
-    return WaitingAnswer(id_of(head), [shown_wait(each) for each in reader.waiting()])
+    found = await with_schemas(calling.client.code, head, await calling.cut(head, lambda whole: whole.reader.waiting()))
+    return WaitingAnswer(id_of(head), [shown_wait(each) for each in found])
 
 
 class ChildrenAnswer(msgspec.Struct, frozen=True):
@@ -302,10 +320,12 @@ async def children(calling: Calling, given: Id) -> ChildrenAnswer:
 class HistoryQuery(msgspec.Struct, frozen=True):
     """Entries after a number, at most `limit`; `before` gives the last ones before a number instead.
 
-    `find`: those whose event, location, status, error or opened operations have this text.
+    `find`: those whose event, location, status, error or opened operations have this text. `form`: in words; `raw`, as
+    entries are kept; or `compact`, a row an operation with the entries that belong to it.
     """
 
     id: str
+    form: Literal["words", "compact", "raw"] = "words"
     after: int = 0
     before: int = 0
     limit: int = 500
@@ -313,28 +333,58 @@ class HistoryQuery(msgspec.Struct, frozen=True):
 
 
 class HistoryPage(msgspec.Struct, frozen=True):
+    """`entries`: how many there are. `history`, `raw` or `operations` has the page, by its form.
+
+    `asked` has, by the number of an entry, who asked for it and why.
+    """
+
     id: str
     history: list[ShownEntry]
     entries: int
     asked: dict[str, Any]
+    raw: list[RawEntry] | UnsetType = UNSET
+    operations: list[CompactRow] | UnsetType = UNSET
 
 
 async def history(calling: Calling, given: HistoryQuery) -> HistoryPage:
-    """`asked` has, by the number of an entry, who asked for it and why."""
     if not 1 <= given.limit <= 5000:
         raise HttpProblem(422, "bad-request", f"limit is 1 to 5000, found {given.limit}", where="/limit")
+    if given.form == "raw" and calling.settings.redact:
+        raise HttpProblem(403, "forbidden", "this server hides fields of values; the bytes of an entry have them all")
     head = await calling.find(given.id)
-    whole = await calling.histories.of(calling.client.queries, head)
-    total = whole.lines[-1].number if whole.lines else 0
+    answer, seqs, patterns = await calling.cut(head, lambda whole: _history_page(id_of(head), whole, given))
+    if given.form == "raw":
+        raw = await _raw(calling, head, seqs, patterns, None if given.find else len(seqs))
+        answer = msgspec.structs.replace(answer, raw=raw)
+    calling.rows = given.limit
+    return answer
+
+
+def _history_page(id: str, whole: FoldedHistory, given: HistoryQuery) -> tuple[HistoryPage, list[int], list[str]]:
+    """The page, the places of its entries in the journal, and the patterns of locations."""
+    after, before, limit = given.after, given.before, given.limit
+    if given.form == "compact":
+        found = whole.operations.compact(after, before, limit)
+        return HistoryPage(id, [], whole.last, {}, operations=found), [], []
     if given.find:
         lines = [line for line in whole.lines if given.find.lower() in _said(line)]
-        lines = [line for line in lines if (line.number < given.before if given.before else line.number > given.after)]
-        found = lines[-given.limit :] if given.before else lines[: given.limit]
+        lines = [line for line in lines if (line.number < before if before else line.number > after)]
+        lines = lines[-limit:] if before else lines[:limit]
     else:
-        found = whole.page(given.after, given.before, given.limit)
-    calling.tag = str(total)
-    entries = [shown_entry(line) for line in found]
-    return HistoryPage(id_of(head), entries, total, asked_by(whole, found))
+        lines = whole.page(after, before, limit)
+    entries = [] if given.form == "raw" else [shown_entry(line) for line in lines]
+    answer = HistoryPage(id, entries, whole.last, whole.asked_for(lines))
+    return answer, [line.seq for line in lines], whole.reader.state.patterns.texts() if whole.lines else []
+
+
+async def _raw(
+    calling: Calling, head: HeadRow, seqs: list[int], patterns: list[str], limit: int | None
+) -> list[RawEntry]:
+    if not seqs:
+        return []
+    wanted = set(seqs)
+    rows = await calling.client.queries.history(head.id, seqs[0] - 1, limit)
+    return await aside(len(rows), raw_entries, [row for row in rows if row.seq in wanted], patterns)
 
 
 def _said(line: Line) -> str:
@@ -359,9 +409,11 @@ class OperationsAnswer(msgspec.Struct, frozen=True):
 
 async def operations_of(calling: Calling, given: OperationsQuery) -> OperationsAnswer:
     head = await calling.find(given.id)
-    rows = await calling.client.queries.history(head.id)
-    found = await asyncio.to_thread(Operations().read, rows)
-    return OperationsAnswer(id_of(head), found[-given.limit :] if given.limit > 0 else found, len(found))
+    found, total = await calling.cut(
+        head, lambda whole: (whole.operations.upto(limit=max(0, given.limit)), whole.operations.count())
+    )
+    calling.rows = len(found)
+    return OperationsAnswer(id_of(head), found, total)
 
 
 class ResultQuery(msgspec.Struct, frozen=True):
@@ -378,7 +430,7 @@ class ResultAnswer(msgspec.Struct, frozen=True):
 
 async def result(calling: Calling, given: ResultQuery) -> Any:
     head = await calling.find(given.id)
-    handle = calling.client.handle(head.workflow, head.key)
+    handle = handle_of(calling.client, head)
     try:
         value = await handle.result(timeout=min(max(given.wait, 0.001), WAIT_MAX))
     except ResultTimeout:

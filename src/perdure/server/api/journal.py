@@ -151,5 +151,5 @@ async def tail(calling: Calling, given: TailQuery) -> TailAnswer:
     """The last entries of the last generation."""
     _check_limit(given.lines, "lines")
     head = await calling.find(given.id)
-    whole = await calling.histories.of(calling.client.queries, head)
-    return TailAnswer(id_of(head), [_entry(id_of(head), line) for line in whole.lines[-given.lines :]])
+    lines = await calling.cut(head, lambda whole: whole.lines[-given.lines :])
+    return TailAnswer(id_of(head), [_entry(id_of(head), line) for line in lines])

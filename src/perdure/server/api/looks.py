@@ -6,32 +6,42 @@ import asyncio
 import difflib
 import inspect
 import json
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import msgspec
 from msgspec.structs import replace
 
-from perdure.codec import decode
+from perdure.codec.jsonschema import schema_of
 from perdure.codec.parameters import form_of
-from perdure.errors import PerdureError
-from perdure.kernel.moment import when
+from perdure.errors import PerdureError, UnknownLocation
+from perdure.runtime.bulk import handle_of
 from perdure.verbs.read import TraceAnswer, TraceParams, trace
+from perdure.views.find import readings
 from perdure.views.instance_at import PastInstance, instance_at
+from perdure.views.trace import TraceNode
 
 from ..calling import Calling, id_of, unknown
 from ..problems import HttpProblem
-from .instances import Nothing, state_by_messages
+from .instances import state_by_messages
 
 
 class AtQuery(msgspec.Struct, frozen=True):
+    """`limit`: the last so many operations; 0: all."""
+
     id: str
     entry: int
+    limit: int = 0
 
 
 async def at(calling: Calling, given: AtQuery) -> PastInstance:
     head = await calling.find(given.id)
-    found = await instance_at(calling.client.queries, head, given.entry)
+    found = await calling.cut(
+        head,
+        lambda whole: instance_at(
+            id_of(head), whole.lines, whole.past, whole.operations, given.entry, max(0, given.limit)
+        ),
+    )
+    calling.rows = len(found.operations)
     return replace(found, state=await state_by_messages(calling, head, int(found.seq)))
 
 
@@ -52,11 +62,15 @@ async def drawing(calling: Calling, given: DrawingQuery) -> Drawing:
     head = await calling.find(given.id)
     seq = None
     if given.at:
-        seq = int((await instance_at(calling.client.queries, head, given.at)).seq)
+        lines = await calling.cut(head, lambda whole: whole.page(given.at - 1, 0, 1))
+        if not lines or lines[0].number != given.at:
+            raise UnknownLocation(f"{id_of(head)} has no entry {given.at}")
+        seq = lines[0].seq
     try:
-        text = await calling.client.handle(head.workflow, head.key).draw("json", at=seq)
+        text = await handle_of(calling.client, head).draw("json", at=seq)
     except PerdureError as error:
-        raise HttpProblem(409, "code-not-here", f"{id_of(head)} cannot be drawn here: {error}") from None
+        reason = str(error).removeprefix(f"{id_of(head)} cannot be drawn here: ")
+        raise HttpProblem(409, "code-not-here", f"{id_of(head)} cannot be drawn here: {reason}") from None
     return Drawing(json.loads(text))
 
 
@@ -78,20 +92,20 @@ class SourceAnswer(msgspec.Struct, frozen=True):
     line: int = 0
 
 
-async def _code(calling: Calling, given: VersionQuery) -> Any:
-    calling.check(given.name, f"workflow {given.name[:80]!r}")
+async def code_of(calling: Calling, name: str, version: str) -> Any:
+    calling.check(name, f"workflow {name[:80]!r}")
     known = {row.name for row in await calling.client.queries.workflows()}
-    found = await calling.client.code(given.name, given.version)
-    if found is None and given.name not in known:
-        raise unknown(f"workflow {given.name[:80]!r}")
+    found = await calling.client.code(name, version)
+    if found is None and name not in known:
+        raise unknown(f"workflow {name[:80]!r}")
     if found is None:
-        text = f"this server has no code of {given.name} {given.version}: serve the module that has it"
+        text = f"this server has no code of {name} {version[:80]}: serve the module that has it"
         raise HttpProblem(409, "code-not-here", text)
     return found
 
 
 async def source(calling: Calling, given: VersionQuery) -> SourceAnswer:
-    code = await _code(calling, given)
+    code = await code_of(calling, given.name, given.version)
     return await asyncio.to_thread(_source, given.name, code)
 
 
@@ -105,18 +119,16 @@ def _source(name: str, code: Any) -> SourceAnswer:
             raise HttpProblem(409, "code-not-here", f"the source of {name} is not on this machine") from None
         file = inspect.getsourcefile(function) or ""
         return SourceAnswer(name, version, "".join(lines), "text/x-python", file.rpartition("/")[2], line)
-    if hasattr(code, "source"):
-        return SourceAnswer(name, version, code.source(), "text/x-python")
-    stored = getattr(code, "stored", None)
-    data = code.as_batch() if hasattr(code, "as_batch") else None if stored is None else decode(stored.definition)
-    if data is not None:
-        text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
+    if hasattr(code, "export"):
+        return SourceAnswer(name, version, code.export("yaml"), "application/yaml")
+    if hasattr(code, "as_batch"):
+        text = json.dumps(code.as_batch(), indent=2, ensure_ascii=False, default=str)
         return SourceAnswer(name, version, text, "application/json")
     raise HttpProblem(409, "code-not-here", f"{name} is no code that can be shown")
 
 
 async def workflow_drawing(calling: Calling, given: VersionQuery) -> Drawing:
-    code = await _code(calling, given)
+    code = await code_of(calling, given.name, given.version)
     if not hasattr(code, "draw"):
         noun = code.policy.noun
         raise HttpProblem(409, "code-not-here", f"{given.name} is a {noun}: its code is its picture")
@@ -132,13 +144,47 @@ class FormAnswer(msgspec.Struct, frozen=True):
 
 
 async def form(calling: Calling, given: VersionQuery) -> FormAnswer:
-    """By the parameters that an engine registered, so that the code need not be here."""
+    """By the parameters that an engine registered, so that the code need not be here; where it is, it tells more."""
     calling.check(given.name, f"workflow {given.name[:80]!r}")
+    code = await calling.client.code(given.name, given.version)
     for row in await calling.client.queries.workflows():
         if row.name == given.name and given.version in (row.version, row.version.partition("+")[0]):
-            return FormAnswer(row.name, row.version, form_of(row.parameters))
-    code = await _code(calling, given)
-    return FormAnswer(given.name, str(code.version), form_of(code.parameters))
+            return FormAnswer(row.name, row.version, _typed(form_of(row.parameters), code))
+    code = await code_of(calling, given.name, given.version)
+    return FormAnswer(given.name, str(code.version), _typed(form_of(code.parameters), code))
+
+
+def _typed(schema: dict[str, Any], code: Any) -> dict[str, Any]:
+    """The form with the schemas of the annotations of a function, or that of a definition which has one."""
+    if own := getattr(code, "input_schema", None):
+        return dict(own)
+    hints = {} if getattr(code, "function", None) is None else _hints(code.function)
+    fields: dict[str, Any] = {}
+    defs: dict[str, Any] = {}
+    for name, each in schema.get("properties", {}).items():
+        known = _schema(hints.get(name))
+        defs |= {} if known is None else known.pop("$defs", {})
+        fields[name] = each if known is None else {"title": name, **_but_type(each), **known}
+    return {**schema, **({"properties": fields} if fields else {}), **({"$defs": defs} if defs else {})}
+
+
+def _but_type(field: dict[str, Any]) -> dict[str, Any]:
+    """Its default: the text of a type says less than a schema."""
+    return {name: value for name, value in field.items() if name == "default"}
+
+
+def _hints(function: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(inspect.unwrap(function), include_extras=True)
+    except Exception:  # an annotation names what is imported for type checkers only
+        return {}
+
+
+def _schema(hint: Any) -> dict[str, Any] | None:
+    try:
+        return None if hint is None or hint is Any else schema_of(hint)
+    except PerdureError:
+        return None
 
 
 class ExportFormat(VersionQuery, frozen=True):
@@ -155,7 +201,7 @@ class ExportedDefinition(msgspec.Struct, frozen=True):
 
 
 async def export_definition(calling: Calling, given: ExportFormat) -> ExportedDefinition:
-    code = await _code(calling, given)
+    code = await code_of(calling, given.name, given.version)
     if not hasattr(code, "export"):
         text = f"{given.name} is a {code.policy.noun}: its definition is code, which /source shows"
         raise HttpProblem(409, "code-not-here", text)
@@ -194,45 +240,23 @@ async def compare_versions(calling: Calling, given: TwoVersions) -> VersionDiff:
 async def traced(calling: Calling, given: TraceParams) -> TraceAnswer:
     """An event goes through all cells of a world, so that a login sees all of them or nothing."""
     calling.subjects.add("*")
-    return await trace(calling.client, given)
+    return await unsaid(calling, await trace(calling.client, given))
 
 
-class ShownJob(msgspec.Struct, frozen=True):
-    instance: str
-    function: str
-    delivery: int
-    since: datetime
-    worker: str
-    claimed_at: datetime | None
-    note: str
+async def unsaid(calling: Calling, answer: TraceAnswer) -> TraceAnswer:
+    """Errors repeat recorded values: their texts are for logins that see all of them."""
+    if answer.traces is None or (calling.shows_values and not calling.settings.redact):
+        return answer
+    for id in {id for each in answer.traces for id in _ids(each)} if calling.settings.redact else ():
+        heads = [await calling.client.queries.head(each) for each in await readings(calling.client.queries, id)]
+        calling.found |= {head.id for head in heads if head is not None}
+    return TraceAnswer([_without_texts(each) for each in answer.traces])
 
 
-class ShownQueue(msgspec.Struct, frozen=True):
-    """`depth` counts open jobs, `taken` those that a worker has."""
-
-    name: str
-    depth: int
-    taken: int
-    oldest: datetime | None
-    jobs: list[ShownJob]
+def _ids(node: TraceNode) -> set[str]:
+    return {node.id}.union(*map(_ids, node.led_to))
 
 
-class QueueList(msgspec.Struct, frozen=True):
-    items: list[ShownQueue]
-
-
-async def queues(calling: Calling, given: Nothing) -> QueueList:
-    queries = calling.client.queries
-    by_queue: dict[str, list[ShownJob]] = {}
-    for job in await queries.jobs():
-        head = await queries.head(job.instance)
-        if head is None or not calling.sees(head.workflow):
-            continue
-        claimed = when(job.claimed) if job.claimed else None
-        shown = ShownJob(id_of(head), job.function, job.delivery, when(job.at), job.worker, claimed, job.note)
-        by_queue.setdefault(job.queue, []).append(shown)
-    found = []
-    for name, jobs in sorted(by_queue.items()):
-        taken = sum([bool(job.worker) for job in jobs])
-        found.append(ShownQueue(name, len(jobs), taken, min([job.since for job in jobs]), jobs[:200]))
-    return QueueList(found)
+def _without_texts(node: TraceNode) -> TraceNode:
+    status, outcome = node.status.partition(": ")[0], node.outcome.partition(": ")[0]
+    return replace(node, status=status, outcome=outcome, led_to=[_without_texts(each) for each in node.led_to])

@@ -9,7 +9,6 @@ from msgspec import UNSET, UnsetType
 
 from perdure.errors import AmbiguousReference, UnknownIntent
 from perdure.kernel.outside import KIND
-from perdure.kernel.rules import RULER
 from perdure.kernel.status import TERMINAL
 from perdure.ports.outside import OpenEffect
 from perdure.ports.store import Filter
@@ -78,7 +77,7 @@ class EventParams(msgspec.Struct, frozen=True):
 
 
 async def event(calling: Calling, given: EventParams) -> Done:
-    calling.check(RULER.workflow, "the world of cells")
+    calling.check_rules()
     await calling.client.send_json(given.name, given.data, id=calling.event or None, correlation=given.correlation)
     return Done()
 

@@ -8,6 +8,8 @@ import msgspec
 
 from perdure.errors import CallerError
 from perdure.kernel.batch import HeadRow
+from perdure.kernel.events import Address
+from perdure.runtime.bulk import handle_of
 
 from ..calling import Calling, id_of
 from ..problems import HttpProblem
@@ -20,6 +22,9 @@ REPORT: Final = "report"
 
 async def _state(calling: Calling, head: HeadRow, field: str) -> dict[str, Any] | None:
     """The state of an instance that has such a field; None: it has ended."""
+    newest = await calling.client.queries.head(Address(head.workflow, head.key))
+    if newest is None or newest.id != head.id:
+        return None
     try:
         found = await calling.client.state(head.workflow, head.key)
     except CallerError as error:
@@ -148,7 +153,7 @@ async def _nodes(calling: Calling, id: str) -> tuple[HeadRow, list[str]]:
 
 async def _answer(calling: Calling, head: HeadRow, name: str, body: Any) -> Any:
     said: Any = {"id": calling.event} if calling.event else {}
-    return await calling.client.handle(head.workflow, head.key).ask(name, body, timeout=ANSWER_SECONDS, **said)
+    return await handle_of(calling.client, head).ask(name, body, timeout=ANSWER_SECONDS, **said)
 
 
 class ReportAnswer(msgspec.Struct, frozen=True):
@@ -164,7 +169,7 @@ async def report(calling: Calling, given: Id) -> ReportAnswer:
     head = await calling.find(given.id)
     found = await _state(calling, head, "nodes")
     if found is None:  # a graph that has ended has published it
-        found = await calling.client.handle(head.workflow, head.key).read(REPORT)
+        found = await handle_of(calling.client, head).read(REPORT)
     if not isinstance(found, dict) or "nodes" not in found:
         raise HttpProblem(409, "bad-request", f"{id_of(head)} has no report: it is no graph")
     hidden = () if calling.values(head.workflow) else ("detail", "notes", "bracket")

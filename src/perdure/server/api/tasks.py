@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -9,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from perdure.access.model import Login, sees_values
+from perdure.kernel.events import Address
 from perdure.ports.store import TaskOrder
 from perdure.runtime.tasks import UNSET, TaskDetail
 from perdure.tasks.rights import may_see
@@ -58,7 +60,7 @@ async def ls(calling: Calling, given: TaskQuery) -> TaskList:
     found = await calling.client.tasks.list(
         calling.login.actor, order=given.order, after=given.after or None, limit=given.limit + 1, **_wanted(given)
     )
-    shown = [seen_by(calling.login, each) for each in found[: given.limit]]
+    shown = [await told(calling, each) for each in found[: given.limit]]
     return TaskList(shown, shown[-1].id if len(found) > given.limit else None)
 
 
@@ -76,7 +78,7 @@ class TaskId(msgspec.Struct, frozen=True):
 
 async def show(calling: Calling, given: TaskId) -> TaskDetail:
     found = await calling.client.tasks.get(given.task, calling.login.actor)
-    seen = seen_by(calling.login, found)
+    seen = await told(calling, found)
     if seen is found:
         return found
     history = tuple(replace(each, text="", changes={}) for each in found.history)
@@ -84,6 +86,7 @@ async def show(calling: Calling, given: TaskId) -> TaskDetail:
 
 
 T = TypeVar("T", bound=TaskInfo)
+Verb = Callable[[Calling, Any], Awaitable[TaskInfo]]
 
 
 def seen_by(login: Login, task: T) -> T:
@@ -93,10 +96,29 @@ def seen_by(login: Login, task: T) -> T:
     return replace(task, title=task.name, outcome="")
 
 
+async def told(calling: Calling, task: T) -> T:
+    """The same; fields that no login sees are hidden in its title as well: they are those of its owner."""
+    if calling.settings.redact:
+        owner = await calling.client.queries.head(Address(task.workflow, task.key))
+        calling.found |= set() if owner is None else {owner.id}
+    return seen_by(calling.login, task)
+
+
+def _told_as_seen(verb: Verb) -> Verb:
+    """What a verb answers, as the login sees the task."""
+
+    async def handler(calling: Calling, given: Any) -> TaskInfo:
+        return await told(calling, await verb(calling, given))
+
+    return handler
+
+
+@_told_as_seen
 async def claim(calling: Calling, given: TaskId) -> TaskInfo:
     return await calling.client.tasks.claim(given.task, by=calling.login.actor, id=_id(calling))
 
 
+@_told_as_seen
 async def release(calling: Calling, given: TaskId) -> TaskInfo:
     return await calling.client.tasks.release(given.task, by=calling.login.actor, id=_id(calling))
 
@@ -107,6 +129,7 @@ class AssignParams(msgspec.Struct, frozen=True):
     override: bool = False
 
 
+@_told_as_seen
 async def assign(calling: Calling, given: AssignParams) -> TaskInfo:
     by, id = calling.login.actor, _id(calling)
     return await calling.client.tasks.assign(given.task, given.to, override=given.override, by=by, id=id)
@@ -118,6 +141,7 @@ class CompleteParams(msgspec.Struct, frozen=True):
     override: bool = False
 
 
+@_told_as_seen
 async def complete(calling: Calling, given: CompleteParams) -> TaskInfo:
     by, id = calling.login.actor, _id(calling)
     return await calling.client.tasks.complete(given.task, given.answer, override=given.override, by=by, id=id)
@@ -130,6 +154,7 @@ class ChangeParams(msgspec.Struct, frozen=True):
     expire: datetime | msgspec.UnsetType | None = msgspec.UNSET
 
 
+@_told_as_seen
 async def change(calling: Calling, given: ChangeParams) -> TaskInfo:
     due = UNSET if given.due is msgspec.UNSET else given.due
     expire = UNSET if given.expire is msgspec.UNSET else given.expire
@@ -149,6 +174,7 @@ class CommentParams(msgspec.Struct, frozen=True):
     text: str
 
 
+@_told_as_seen
 async def comment(calling: Calling, given: CommentParams) -> TaskInfo:
     return await calling.client.tasks.comment(given.task, given.text, by=calling.login.actor, id=_id(calling))
 
@@ -161,6 +187,7 @@ class EscalateParams(msgspec.Struct, frozen=True):
     priority: int | None = None
 
 
+@_told_as_seen
 async def escalate(calling: Calling, given: EscalateParams) -> TaskInfo:
     return await calling.client.tasks.escalate(
         given.task,
@@ -178,6 +205,7 @@ class TaskCancelParams(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+@_told_as_seen
 async def cancel(calling: Calling, given: TaskCancelParams) -> TaskInfo:
     return await calling.client.tasks.cancel(given.task, given.reason, by=calling.login.actor, id=_id(calling))
 

@@ -28,9 +28,10 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def new_key() -> tuple[str, str, str]:
-    """The id, the whole key and the digest of its secret."""
-    id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+def new_key(event: str = "") -> tuple[str, str, str]:
+    """The id, the whole key and the digest of its secret. Keys of one event have one id."""
+    id = hashlib.blake2b(event.encode(), digest_size=6).hexdigest() if event else secrets.token_hex(6)
+    secret = secrets.token_urlsafe(32)
     return id, f"{PREFIX}{id}_{secret}", digest_of(secret)
 
 

@@ -1,6 +1,6 @@
 """Reading everything: are the bodies whole, and do the index tables say what the journal says?
 
-The rebuild takes rows one after the other and waits for nobody. So it runs in a thread, with a connection and a loop of
+The rebuild takes rows one after the other and never waits. So it runs in a thread, with a connection and a loop of
 its own that is run whenever more rows are needed.
 """
 

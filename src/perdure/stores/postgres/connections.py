@@ -3,7 +3,7 @@
 asyncpg has a pool of its own, which asks the server to reset a connection after each use: a second round trip for every
 commit. Nothing here changes a session, so nothing has to be reset.
 
-A connection that is lost is replaced. Whoever asks a question that may be asked again waits meanwhile, with growing
+A connection that is lost is replaced. A question that may be asked again waits meanwhile, with growing
 pauses, and everybody can see it in the log.
 """
 
@@ -29,8 +29,8 @@ log = logging.getLogger("perdure")
 
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 20.0
-"""A server that has not answered for so long, or at least half as long, is taken for lost: nobody may wait for ever for
-what a network dropped."""
+"""A server that has not answered for so long, or at least half as long, is taken for lost: no question may
+wait for ever for what a network dropped."""
 
 PATIENCE_SECONDS: Final = 30.0
 """How long a question is asked again before it fails."""
@@ -162,7 +162,7 @@ class Connections:
         return connection
 
     async def _take_place(self) -> None:
-        """First come, first served: a place goes from hand to hand, so that nobody who asks later is faster."""
+        """First come, first served: a place is handed on in the order of the requests."""
         if self._free:
             self._free -= 1
             return
@@ -201,7 +201,7 @@ class Connections:
         self._watch = None
         before = self._loop.time() - ANSWER_SECONDS / 2
         for connection in [connection for connection, since in self._busy.items() if since < before]:
-            connection.terminate()  # whoever waits for its answer hears that it was lost
+            connection.terminate()  # the caller of its question hears that it was lost
         if self._busy:
             self._watch = self._loop.call_later(ANSWER_SECONDS / 2, self._look)
 

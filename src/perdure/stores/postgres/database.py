@@ -18,6 +18,7 @@ from .connections import QUICK, SETTINGS, Connections, DatabasePlace, log
 from .jobs import FRAME, PostgresJobs, heard_frame
 from .listener import PostgresListener, channel
 from .queries import PostgresQueries
+from .relay import PostgresRelay
 from .statements import statements
 from .store import PostgresStore
 from .survey import Survey
@@ -59,13 +60,14 @@ class PostgresDatabase:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._hints = [0] * shards
         self._other = 0  # hints that are about no shard
-        self._news: asyncio.Future[None] | None = None  # somebody waits for the next hint
+        self._news: asyncio.Future[None] | None = None  # set while a caller waits for the next hint
         self._unsaid: dict[str, None] = {}
         self._speaking = False
         self._listener: PostgresListener | None = None
         self._heard: list[Callable[[str], None]] = []
         self._fixed: set[str] = set()  # workflows whose instances are all on the first shard
         self.frames: dict[int, FramedByWorker] = {}  # by shard, who hears those of workers
+        self.relay = PostgresRelay(self)
 
     @classmethod
     async def open(cls, url: str, schema: str | None = None, *, lease: float = LEASE_SECONDS) -> "PostgresDatabase":
@@ -116,7 +118,7 @@ class PostgresDatabase:
         return task
 
     async def mark_unfinished(self, unfinished: bool) -> None:
-        """While it is marked, nobody else can open it."""
+        """While it is marked, no other process can open it."""
         await self.clients.ask(
             lambda connection: schema.mark_unfinished(connection, self.place.namespace, unfinished), self.lease
         )
@@ -180,7 +182,7 @@ class PostgresDatabase:
                     payload += f",{word}" if payload else word
                 await self.notify(payload)
         except StoreError as error:
-            log.debug("a hint was not given: %s", error)  # whoever waits looks now and then
+            log.debug("a hint was not given: %s", error)  # waiting processes look now and then
         finally:
             self._speaking = False
 
@@ -191,6 +193,8 @@ class PostgresDatabase:
     def _hear(self, payload: str) -> None:
         if payload.startswith(FRAME):
             self._hear_frame(payload)
+            return
+        if self.relay.hear(payload):
             return
         for word in payload.split(","):
             self._raise(word)
@@ -207,6 +211,9 @@ class PostgresDatabase:
         """What was said before this process listened, or while it did not."""
         for shard in range(self.shards):
             self._hear(f"{SHARD}{shard}")
+
+    def time(self) -> float:
+        return self._loop.time()
 
     async def news(self, seen: int) -> None:
         """Return when `changes` gives another number than this one."""

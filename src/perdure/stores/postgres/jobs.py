@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .database import PostgresDatabase
 
 QUEUE: Final = "queue "
-"""A hint that begins so has the name of a queue, in which there is a job that nobody has."""
+"""A hint that begins so has the name of a queue, in which there is a free job."""
 
 FRAME: Final = "frame "
 """What begins so is no hint but a frame of a worker, in Base64."""
@@ -94,7 +94,7 @@ def heard_frame(word: str) -> tuple[int, bytes, int, Frame]:
 
 
 def _names(claims: Iterable[Claim]) -> tuple[list[bytes], list[int]]:
-    """In one order everywhere, so that nobody waits for anybody in a circle."""
+    """In one order everywhere, so that transactions never wait for each other in a circle."""
     ordered = sorted((claim.job.intent, claim.taken) for claim in claims)
     return [intent for intent, _ in ordered], [taken for _, taken in ordered]
 

@@ -17,6 +17,8 @@ from perdure.ports.store import (
     Owner,
     Page,
     Posted,
+    QueueRow,
+    ShardRow,
     StoredInstance,
     TaskFilter,
     WorldSnapshotRow,
@@ -76,12 +78,16 @@ class PostgresQueries:
                 except Exception as error:
                     for future in wanted.values():
                         future.set_exception(error)
-                        future.exception()  # nobody need have waited for it
+                        future.exception()  # a caller need not have waited for it
                     continue
                 for ref, future in wanted.items():
                     future.set_result(heads.get(ref))
         finally:
             self._looking = False
+
+    async def heads_of(self, ids: Sequence[int]) -> dict[int, HeadRow]:
+        found = await self._ask(lambda connection: reads.heads(connection, self._sql, ids))
+        return {head.id: head for head in found.values()}
 
     async def heads(self, filter: Filter) -> list[HeadRow]:
         return (await self._page(filter, bounded=False)).heads
@@ -163,11 +169,17 @@ class PostgresQueries:
         rows = await self._rows(self._sql.job, intent)
         return JobState(*rows[0]) if rows else None
 
-    async def jobs(self, limit: int = 1000) -> list[ListedJob]:
-        return [ListedJob(*row) for row in await self._rows(self._sql.listed_jobs, limit)]
+    async def jobs(self, limit: int = 1000, queue: str = "", after: tuple[int, bytes] = (0, b"")) -> list[ListedJob]:
+        return [ListedJob(*row) for row in await self._rows(self._sql.listed_jobs, limit, queue, *after)]
 
-    async def owners(self) -> list[tuple[Owner, int]]:
-        return [(Owner(*row[:-1]), row[-1]) for row in await self._rows(self._sql.owners)]
+    async def queues(self) -> list[QueueRow]:
+        return [QueueRow(*row) for row in await self._rows(self._sql.queues)]
+
+    async def shards(self) -> list[ShardRow]:
+        return [
+            ShardRow(shard, epoch, Owner(*owner) if expires else None, expires)
+            for shard, epoch, *owner, expires in await self._rows(self._sql.shards)
+        ]
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         if executor:

@@ -245,22 +245,26 @@ CROSS JOIN LATERAL (
 -- The conditions are put together from the filter: see stores/lists.py.
 SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
     root, ended_at, reason
-FROM perdure.instances AS instances WHERE {conditions} ORDER BY started_at {order}, id {order} LIMIT {limit}
+FROM perdure.instances AS instances WHERE {conditions} ORDER BY {at} {order}, {number} {order} LIMIT {limit}
 
 -- name: list_tagged
 -- The same by a tag.
 SELECT id, workflow, key, generation, version, status, instances.started_at, changed_at, parent, input_hash,
     instances.tags, outcome, root, ended_at, reason
 FROM perdure.tags AS tags JOIN perdure.instances AS instances ON id = tags.instance WHERE {conditions}
-ORDER BY tags.started_at {order}, tags.instance {order} LIMIT {limit}
+ORDER BY {at} {order}, {number} {order} LIMIT {limit}
 
 -- name: list_place
 -- The place of one head further down.
-SELECT started_at, id FROM perdure.instances WHERE {conditions} ORDER BY started_at {order}, id {order} LIMIT 1 OFFSET {limit}
+SELECT {at}, {number} FROM perdure.instances WHERE {conditions} ORDER BY {at} {order}, {number} {order} LIMIT 1 OFFSET {limit}
 
 -- name: list_tagged_place
-SELECT started_at, instance FROM perdure.tags AS tags WHERE {conditions}
-ORDER BY started_at {order}, instance {order} LIMIT 1 OFFSET {limit}
+SELECT {at}, {number} FROM perdure.tags AS tags WHERE {conditions}
+ORDER BY {at} {order}, {number} {order} LIMIT 1 OFFSET {limit}
+
+-- name: list_named
+-- A head further down in the order of names: whether there are so many.
+SELECT id FROM perdure.instances WHERE {conditions} ORDER BY workflow, key, generation LIMIT 1 OFFSET {limit}
 
 -- name: workflow_names
 -- The names of all workflows that have instances: one look into the index for each.
@@ -368,9 +372,11 @@ SELECT count(*) FROM gone
 SELECT owner, pid, host, extract(epoch FROM since)::bigint FROM perdure.shards
 WHERE perdure.lives(owner) ORDER BY shard LIMIT 1
 
--- name: owners
-SELECT owner, pid, host, extract(epoch FROM min(since))::bigint, count(*) FROM perdure.shards
-WHERE perdure.lives(owner) GROUP BY owner, pid, host ORDER BY owner
+-- name: shards
+-- Each shard with its epoch, its owner and until when that has it; an owner that is gone has no time.
+SELECT shard, epoch, owner, pid, host, coalesce(extract(epoch FROM nullif(since, '-infinity')), 0)::bigint,
+    coalesce(extract(epoch FROM e.expires), 0)::float8
+FROM perdure.shards LEFT JOIN perdure.engines e ON e.name = owner AND e.expires > now() ORDER BY shard
 
 -- name: facts
 SELECT (SELECT max(version) FROM perdure.migrations)::text AS schema,
@@ -481,8 +487,15 @@ FROM perdure.jobs WHERE intent = $1
 SELECT instance, queue, function, delivery, at, CASE WHEN lost THEN '' ELSE worker END,
     CASE WHEN lost OR worker = '' OR NOT isfinite(claimed) THEN 0
         ELSE (extract(epoch FROM claimed) * 1000000000)::bigint END,
-    note
-FROM perdure.jobs ORDER BY queue, at LIMIT $1
+    note, intent
+FROM perdure.jobs WHERE ($2 = '' OR queue = $2) AND (at, intent) > ($3, $4) ORDER BY queue, at, intent LIMIT $1
+
+-- name: queues
+SELECT queue, workflow, CASE WHEN lost THEN '' ELSE worker END AS holder, count(*), min(jobs.at),
+    min(CASE WHEN lost OR worker = '' OR NOT isfinite(claimed) THEN 0
+        ELSE (extract(epoch FROM claimed) * 1000000000)::bigint END)
+FROM perdure.jobs JOIN perdure.instances ON instances.id = jobs.instance
+GROUP BY queue, workflow, holder ORDER BY queue, workflow, holder
 
 -- name: all_jobs
 SELECT intent, instance, queue, function, delivery, at, body FROM perdure.jobs

@@ -11,7 +11,7 @@ from perdure.errors import CallerError, CannotOpen, EngineRunning, NewerSchema
 
 from .statements import quoted, text_of
 
-VERSION: Final = 10
+VERSION: Final = 11
 """The number of the last file in `migrations/`."""
 
 SHARDS: Final = 16
@@ -80,7 +80,7 @@ async def upgrade(connection: Any, where: str, namespace: str, shards: int | Non
 def script(namespace: str, before: int = 0, shards: int | None = None, *, create: bool = True) -> str:
     """The SQL that leads from a version to the newest."""
     parts = []
-    if create and before == 0:  # a namespace that somebody made for us may be all that we may write to
+    if create and before == 0:  # a namespace that was made for us may be all that we may write to
         parts.append(f"CREATE SCHEMA {quoted(namespace)};\n")
     parts += [text_of(f"migrations/{number:04}.sql", namespace) for number in range(before + 1, VERSION + 1)]
     functions = text_of("functions.sql", namespace)

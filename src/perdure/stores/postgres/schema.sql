@@ -72,6 +72,10 @@ CREATE UNIQUE INDEX instances_by_name ON perdure.instances (workflow, key, gener
 CREATE INDEX instances_by_start ON perdure.instances (started_at, id);
 CREATE INDEX instances_by_standing ON perdure.instances (workflow, status, started_at, id);
 
+-- Those that wait, are stuck or have failed, the last changed first.
+CREATE INDEX instances_by_change ON perdure.instances (workflow, status, changed_at, id)
+    WHERE status IN ('failed', 'stuck', 'waiting');
+
 -- What may have calls open, by shard: read when an engine takes one.
 CREATE INDEX instances_running ON perdure.instances (id) WHERE status IN ('running', 'stuck');
 

@@ -192,7 +192,7 @@ class PostgresStore:
     async def _look_up(self, batch: Batch, lease: Lease) -> bool | None:
         """Whether a commit is there whose answer was lost; None: another engine took over.
 
-        Nobody knows whether it is still on its way. So it is shut out first.
+        The commit may still be on its way. So it is shut out first.
         """
 
         async def look(connection: Any) -> bool | None:

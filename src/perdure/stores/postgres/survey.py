@@ -1,8 +1,8 @@
 """One look for all shards: which have something in their inbox, and which have claims of workers that ran out.
 
 Hints tell at once that something came; polling is for hints that were lost. Sixteen shards that poll one by one are
-fifty statements a second of an engine that has nothing to do. So whoever asks first asks for all, and the others take
-their part of that answer, each once: who asks again wants to know it anew.
+fifty statements a second of an engine that has nothing to do. So the first question is asked for all shards, and the
+others take their part of that answer, each once: a second question of a shard is a new survey.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .database import PostgresDatabase
 
 FRESH_SECONDS: Final = 0.25
-"""An answer that is older is given to nobody."""
+"""An older answer is not given to a shard."""
 
 
 class Surveyed(NamedTuple):

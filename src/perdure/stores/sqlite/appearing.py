@@ -17,7 +17,7 @@ def appearing(path: str | os.PathLike[str]) -> Iterator[str]:
         raise NotEmpty(f"there is a file {name} already; name a path where nothing is")
     part = name + ENDING
     try:
-        _remove(part)  # of somebody who was killed
+        _remove(part)  # of a process that was killed
     except (OSError, ValueError) as error:  # a name that no file can have
         reason = error.strerror if isinstance(error, OSError) else error
         raise CannotOpen(f"{name[:80]} cannot be made: {reason}; name another path") from None

@@ -1,4 +1,4 @@
-"""Blobs in the file: bytes by their SHA-256, for whoever keeps something large or shared beside the journal."""
+"""Blobs in the file: bytes by their SHA-256: large or shared data beside the journal."""
 
 from collections.abc import Sequence
 

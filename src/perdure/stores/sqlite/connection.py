@@ -1,7 +1,7 @@
 """Opening the file, and saying what is wrong with it when that fails.
 
 The header of a file is read before it is opened for writing, which takes no lock and makes no files: a
-database of somebody else is left as it was, to the byte. It is read through SQLite's own layer of files
+database of another program is left as it was, to the byte. It is read through SQLite's own layer of files
 (`open()` would be dangerous: on POSIX, closing any descriptor of a file drops all locks that this process has
 on it), and as bytes: without its WAL, a file whose checkpoint was cut looks damaged to SQLite, and is not.
 """

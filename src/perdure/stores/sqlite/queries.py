@@ -1,9 +1,9 @@
 """What everybody may do with a database file: read what is durable, and post events into its inbox.
 
 A client of a live engine and the engine itself share this class. Reading never waits for the writer (WAL). Lists and
-histories may be long: they are read in threads, each with a connection that no other thread has meanwhile. What is
-written here (an event for the inbox, blobs) is written in short transactions in a thread, with its own connection,
-and waits until the writer lets it in.
+histories may be long: all but single rows are read in threads, each with a connection that no other thread has
+meanwhile. What is written here (an event for the inbox, blobs) is written in short transactions in a thread, with its
+own connection, and waits until the writer lets it in.
 """
 
 import asyncio
@@ -29,6 +29,8 @@ from perdure.ports.store import (
     Owner,
     Page,
     Posted,
+    QueueRow,
+    ShardRow,
     StoredInstance,
     TaskFilter,
     WorldSnapshotRow,
@@ -153,6 +155,9 @@ class SqliteQueries:
     async def head(self, ref: Ref) -> HeadRow | None:
         return self._ask(reads.head, ref)
 
+    async def heads_of(self, ids: Sequence[int]) -> dict[int, HeadRow]:
+        return {id: head for id in ids if (head := self._ask(reads.head, id)) is not None}
+
     async def heads(self, filter: Filter) -> list[HeadRow]:
         return await self._read_beside(reads.heads, filter)
 
@@ -163,6 +168,8 @@ class SqliteQueries:
         return self._ask(reads.counts)
 
     async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
+        if limit == 1:
+            return self._ask(reads.history, instance, after, limit)
         return await self._read_beside(reads.history, instance, after, limit)
 
     async def record(self, ref: Ref) -> StoredInstance | None:
@@ -195,12 +202,14 @@ class SqliteQueries:
     async def job(self, intent: bytes) -> JobState | None:
         return self._ask(reads.job, intent)
 
-    async def jobs(self, limit: int = 1000) -> list[ListedJob]:
-        return self._ask(reads.jobs, limit)
+    async def jobs(self, limit: int = 1000, queue: str = "", after: tuple[int, bytes] = (0, b"")) -> list[ListedJob]:
+        return await self._read_beside(reads.jobs, limit, queue, after)
 
-    async def owners(self) -> list[tuple[Owner, int]]:
-        owner = await self.owner()
-        return [] if owner is None else [(owner, 1)]
+    async def queues(self) -> list[QueueRow]:
+        return await self._read_beside(reads.queues)
+
+    async def shards(self) -> list[ShardRow]:
+        return [ShardRow(0, self._ask(reads.epoch), await self.owner())]
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         return self._ask(reads.outside, executor, after, limit)

@@ -181,7 +181,12 @@ SELECT intent, instance, queue, function, delivery, at, body FROM jobs ORDER BY 
 SELECT queue, function FROM jobs WHERE intent = ?
 
 -- name: listed_jobs
-SELECT instance, queue, function, delivery, at FROM jobs ORDER BY queue, at LIMIT ?
+SELECT instance, queue, function, delivery, at, '', 0, '', intent FROM jobs WHERE (? = '' OR queue = ?) AND (at, intent) > (?, ?)
+ORDER BY queue, at, intent LIMIT ?
+
+-- name: queues
+SELECT queue, workflow, '', count(*), min(at) FROM jobs JOIN instances ON instances.id = jobs.instance
+GROUP BY queue, workflow ORDER BY queue, workflow
 
 -- name: insert_inbox
 INSERT INTO inbox (id, workflow, key, instance, at, body) VALUES (?, ?, ?, ?, ?, ?)
@@ -270,21 +275,25 @@ FROM instances ORDER BY id
 -- The conditions are put together from the filter, and so is the index: see stores/lists.py.
 SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
     root, ended_at, reason
-FROM instances {by} WHERE {conditions} ORDER BY started_at {order}, id {order} LIMIT {limit}
+FROM instances {by} WHERE {conditions} ORDER BY {at} {order}, {number} {order} LIMIT {limit}
 
 -- name: list_tagged
 -- The same by a tag. CROSS: the tags are read first.
 SELECT id, workflow, key, generation, version, status, instances.started_at, changed_at, parent, input_hash,
     instances.tags, outcome, root, ended_at, reason
 FROM tags CROSS JOIN instances ON id = tags.instance WHERE {conditions}
-ORDER BY tags.started_at {order}, tags.instance {order} LIMIT {limit}
+ORDER BY {at} {order}, {number} {order} LIMIT {limit}
 
 -- name: list_place
 -- The place of one head further down.
-SELECT started_at, id FROM instances {by} WHERE {conditions} ORDER BY started_at {order}, id {order} LIMIT 1 OFFSET {limit}
+SELECT {at}, {number} FROM instances {by} WHERE {conditions} ORDER BY {at} {order}, {number} {order} LIMIT 1 OFFSET {limit}
 
 -- name: list_tagged_place
-SELECT started_at, instance FROM tags WHERE {conditions} ORDER BY started_at {order}, instance {order} LIMIT 1 OFFSET {limit}
+SELECT {at}, {number} FROM tags WHERE {conditions} ORDER BY {at} {order}, {number} {order} LIMIT 1 OFFSET {limit}
+
+-- name: list_named
+-- A head further down in the order of names: whether there are so many.
+SELECT id FROM instances {by} WHERE {conditions} ORDER BY workflow, key, generation LIMIT 1 OFFSET {limit}
 
 -- name: workflow_names
 -- The names of all workflows that have instances: one look into the index for each.

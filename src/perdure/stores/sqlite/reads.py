@@ -25,6 +25,7 @@ from perdure.ports.store import (
     Page,
     Place,
     Position,
+    QueueRow,
     TaskFilter,
     WorldSnapshotRow,
 )
@@ -176,8 +177,13 @@ def job(connection: apsw.Connection, intent: bytes) -> JobState | None:
     return None if row is None else JobState(*row)
 
 
-def jobs(connection: apsw.Connection, limit: int) -> list[ListedJob]:
-    return [ListedJob(*row) for row in connection.execute(SQL.listed_jobs, (limit,))]
+def jobs(connection: apsw.Connection, limit: int, queue: str, after: tuple[int, bytes]) -> list[ListedJob]:
+    rows = connection.execute(SQL.listed_jobs, (queue, queue, *after, limit))
+    return list(starmap(ListedJob, rows))
+
+
+def queues(connection: apsw.Connection) -> list[QueueRow]:
+    return list(starmap(QueueRow, connection.execute(SQL.queues)))
 
 
 def work(connection: apsw.Connection, intent: bytes) -> WorkRow | None:
@@ -228,6 +234,11 @@ def owner(connection: apsw.Connection) -> Owner:
     """The name that the last engine left. Whether it still runs is known by its lock only."""
     name, pid, host, since = connection.execute(SQL.owner).fetchone() or ("", 0, "", 0)
     return Owner(name or "an engine that has just started", pid, host, since)
+
+
+def epoch(connection: apsw.Connection) -> int:
+    found: int = (connection.execute(SQL.epoch).fetchone() or (0,))[0]
+    return found
 
 
 def facts(connection: apsw.Connection) -> dict[str, str]:

@@ -69,6 +69,10 @@ CREATE UNIQUE INDEX instances_by_name ON instances (workflow, key, generation);
 CREATE INDEX instances_by_start ON instances (started_at);
 CREATE INDEX instances_by_standing ON instances (workflow, status, started_at);
 
+-- Those that wait, are stuck or have failed, the last changed first.
+CREATE INDEX instances_by_change ON instances (workflow, status, changed_at)
+    WHERE status IN ('failed', 'stuck', 'waiting');
+
 -- Children and families. Most instances have no parent and cost nothing here.
 CREATE INDEX instances_by_parent ON instances (parent, started_at) WHERE parent <> 0;
 CREATE INDEX instances_by_root ON instances (root, started_at) WHERE parent <> 0;

@@ -61,6 +61,7 @@ class SqliteStore(SqliteQueries):
         self._writer: Writer | None = None
         self._checkpoints: Checkpoints | None = None
         self._committing = False  # the writer thread has the connection
+        self._after_commit: list[Callable[[], None]] = []  # what waits until it has given the connection back
         self._second: apsw.Connection | None = None
         self._inbox_seen = 0  # the last number handed out
         self._inbox_version = -1  # `data_version` at the last look that found all there was
@@ -132,7 +133,7 @@ class SqliteStore(SqliteQueries):
     def _stop_writer(self) -> None:
         if self._writer is not None:
             self._writer.stop()
-            self._writer, self._committing = None, False
+            self._writer, self._committing, self._after_commit = None, False, []
 
     def _running_text(self) -> str:
         advice = f"talk to it with perdure.connect({self.path!r}), or stop it first"
@@ -198,7 +199,7 @@ class SqliteStore(SqliteQueries):
         return self._rows(batch) or self._finish()
 
     def _begin_at_once(self) -> bool:
-        """False: a client is writing just now. The loop waits for nobody; the thread will."""
+        """False: a client is writing just now. The loop must not wait; the thread does."""
         self._patience.waits = False
         try:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -280,8 +281,9 @@ class SqliteStore(SqliteQueries):
             self._connection.execute("COMMIT")
         except Exception as error:
             return self._failed(error)
-        self._pace.took(time.perf_counter() - began)
-        return self._files.replaced()
+        ended = time.perf_counter()
+        self._pace.took(ended - began)
+        return self._files.replaced_by(ended)
 
     def _failed(self, error: Exception) -> Exception:
         """Leave the connection usable, and say what happened."""
@@ -304,13 +306,16 @@ class SqliteStore(SqliteQueries):
         writer = self._writer
 
         def report(error: Exception | None) -> None:
-            if writer is self._writer:  # else released or closed meanwhile: nobody may hear of it any more
+            if writer is self._writer:  # else released or closed meanwhile: its caller must not hear of it any more
                 self._committing = False
+                waiting, self._after_commit = self._after_commit, []
+                for each in waiting:
+                    each()
                 done(error)
 
         def run() -> None:
             error = work()
-            with suppress(RuntimeError):  # the loop was closed before the store: nobody is left to hear it
+            with suppress(RuntimeError):  # the loop was closed before the store: no caller is left to hear it
                 call_soon(report, error)
 
         self._writer.run(run)
@@ -342,10 +347,12 @@ class SqliteStore(SqliteQueries):
         at_once(done, self._ask, reads.position)
 
     def register(self, workflows: Sequence[WorkflowRow], done: Done) -> None:
-        at_once(done, self._register, workflows)
+        if self._committing:
+            self._after_commit.append(lambda: at_once(done, self._register, workflows))
+        else:
+            at_once(done, self._register, workflows)
 
     def _register(self, workflows: Sequence[WorkflowRow]) -> None:
-        assert not self._committing, "a commit is under way"
         connection = self._connection
         try:
             with transaction(connection):

@@ -1,4 +1,4 @@
-"""Data that somebody keeps by its SHA-256."""
+"""Data that is kept by its SHA-256."""
 
 from hashlib import sha256
 
@@ -46,7 +46,7 @@ class Blobs(OneStore):
     def test_the_same_bytes_are_kept_once_with_the_time_they_were_last_put(self, store: Waiting) -> None:
         first = ask(store.put_blobs([b"body", b"body"], at=7))
         second = ask(store.put_blobs([b"body"], at=9))
-        ask(store.put_blobs([b"body"], at=8))  # by somebody whose clock is behind
+        ask(store.put_blobs([b"body"], at=8))  # by a process whose clock is behind
 
         assert first == [*second, *second]
         assert ask(store.blobs()) == [BlobRow(second[0], 9, 4)]

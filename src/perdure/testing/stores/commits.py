@@ -38,6 +38,8 @@ class Commits(OneStore):
 
         assert ask(store.history(1)) == [entry(1, 1), entry(2, 1)]
         assert ask(store.head(1)) == head(1)
+        assert ask(store.heads_of([1, 99])) == {1: head(1)}
+        assert ask(store.heads_of([])) == {}
         assert store.due(50, 10) == [work]
         assert store.inbox(10) == [message(b"m", 1)]
         assert load(harness, store, [1])[1] == StoredInstance(

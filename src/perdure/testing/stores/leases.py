@@ -20,6 +20,18 @@ class Leases(OneStore):
 
         assert epochs == sorted(set(epochs))
 
+    def test_a_shard_tells_its_epoch_and_who_has_it(self, harness: Harness) -> None:
+        store = Waiting(harness)
+        epoch = store.acquire("the engine").epoch
+        held = {row.shard: row for row in ask(store.shards())}
+        store.release()
+        left = {row.shard: row for row in ask(store.shards())}
+        store.close()
+
+        owners = [row.owner.name for row in held.values() if row.owner is not None]
+        assert owners == ["the engine"] and epoch in {row.epoch for row in held.values()}
+        assert [row.owner for row in left.values() if row.owner is not None] == []
+
     def test_a_fenced_owner_writes_nothing(self, harness: Harness, store: Waiting) -> None:
         commit(harness, store, batch(journal=[entry(1, 1)], heads=[head(1)]))
         harness.usurp()

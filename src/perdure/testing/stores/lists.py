@@ -8,8 +8,8 @@ import msgspec
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address, Tagged
 from perdure.kernel.rows import tag_rows
-from perdure.ports.store import Filter, Page, place_of
-from perdure.stores.lists import CHUNK, matches
+from perdure.ports.store import Filter, Page, change_of, place_of
+from perdure.stores.lists import CHUNK, SMALL, matches
 
 from .harness import Harness, OneStore, Waiting, ask, commit
 from .rows import batch, entry, head
@@ -93,10 +93,12 @@ class Lists(OneStore):
                 "parent": above,
                 "root": above or n,
                 "started_at": n // 2,
+                "changed_at": 1000 - n // 3,
             }
             rows.append(head(n, f"k{n % 11}{n}", **plain, **more))
         write(harness, store, rows)
         newest_first = sorted(rows, key=place_of, reverse=True)
+        changed_first = sorted(rows, key=change_of, reverse=True)
         fields: list[dict[str, Any]] = [
             {},
             {"workflow": "w1"},
@@ -109,12 +111,17 @@ class Lists(OneStore):
             {"tags": {"a": "1", "b": "3"}},
             {"started": (10, 25)},
             {"ended": (120, 150)},
+            {"ranges": {"a": (("1", "2"),)}},
+            {"ranges": {"b": (("2", "4"), ("6", "7")), "a": (("0", "9"),)}},
+            {"by_change": True},
             {"before": (20, 41)},
+            {"before": (990, 41), "by_change": True},
         ]
 
         for one, other, limit, oldest in product(fields, fields, (3, 100), (False, True)):
             wanted = Filter(**{**one, **other, "limit": limit, "oldest": oldest})
-            ordered = newest_first[::-1] if oldest else newest_first
+            ordered = changed_first if wanted.by_change else newest_first
+            ordered = ordered[::-1] if oldest else ordered
             assert ask(store.heads(wanted)) == [row for row in ordered if matches(wanted, row)][:limit], wanted
 
     def test_a_list_that_no_index_narrows_is_read_in_parts(self, harness: Harness, store: Waiting) -> None:
@@ -128,6 +135,22 @@ class Lists(OneStore):
         assert [row.id for row in pages(store, wanted)] == sorted(rare, reverse=True)
         assert [row.id for row in pages(store, Filter(version="rare", limit=1))] == sorted(rare, reverse=True)
         assert [row.id for row in pages(store, Filter(version="rare", limit=1, oldest=True))] == sorted(rare)
+
+    def test_ranges_of_a_tag_and_orders_of_change_are_read_in_parts_where_they_are_broad(
+        self, harness: Harness, store: Waiting
+    ) -> None:
+        count = 5 * SMALL + 500
+        rows = [head(n, status="waiting", tags=f'{{"n":"{n:06}"}}', changed_at=10 * count - n) for n in range(1, count)]
+        write(harness, store, rows)
+        broad = {"n": (("001000", "9"),)}
+
+        assert ids(store, ranges=broad, limit=2) == [count - 1, count - 2]
+        assert ids(store, ranges={"n": (("000003", "000006"),)}) == [5, 4, 3]
+        assert [row.id for row in pages(store, Filter(ranges={"n": (("000001", "000003"),)}, limit=1))] == [2, 1]
+        assert ids(store, by_change=True, status="waiting", limit=3) == [1, 2, 3]
+        assert ids(store, by_change=True, ranges=broad, limit=3) == [1000, 1001, 1002]
+        assert ids(store, by_change=True, ranges=broad, oldest=True, limit=2) == [count - 1, count - 2]
+        assert len([*pages(store, Filter(by_change=True, limit=1000))]) == count - 1
 
     def test_a_page_says_where_the_next_one_begins(self, harness: Harness, store: Waiting) -> None:
         rows = [head(n) for n in range(1, 4)]

@@ -37,6 +37,18 @@ class Reads(OneStore):
         store.register([WorkflowRow("b", "3", b"")])
         assert ask(store.workflows()) == [WorkflowRow("b", "3", b"")]
 
+    def test_workflows_are_registered_while_a_commit_is_under_way(self, harness: Harness, store: Waiting) -> None:
+        """As when a definition is put while an engine works."""
+        committed: list[Exception | None] = []
+        store.commit(batch(journal=[entry(1, 1)], heads=[head(1)]), committed.append)
+
+        store.register([WorkflowRow("a", "1", b"")])
+
+        harness.settle()
+        assert committed == [None]
+        assert ask(store.workflows()) == [WorkflowRow("a", "1", b"")]
+        assert ask(store.history(1)) == [entry(1, 1)]
+
     def test_large_bodies_come_back_as_they_were(self, harness: Harness, store: Waiting) -> None:
         rows = [
             entry(1, 1, b"x" * BIG * 3),

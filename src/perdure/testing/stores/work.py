@@ -1,9 +1,10 @@
 """Open work: timers and deadlines as they fall due, and what is asked of executors outside."""
 
-from perdure.kernel.batch import WorkRow
+from perdure.kernel.batch import JobRow, WorkRow
+from perdure.ports.store import QueueRow
 
 from .harness import Harness, OneStore, Waiting, ask, commit
-from .rows import batch, entry
+from .rows import batch, entry, head
 
 
 class Work(OneStore):
@@ -38,3 +39,18 @@ class Work(OneStore):
         assert ask(store.outside(after=b"1", limit=2)) == [rows[3], rows[4]]
         assert ask(store.outside("nobody")) == []
         assert [row.intent for row in store.due(2**63 - 2, 10)] == [b"0"]
+
+    def test_jobs_are_listed_by_queue_page_by_page_and_counted(self, harness: Harness, store: Waiting) -> None:
+        jobs = [JobRow(b"%d" % n, n % 2 + 1, "ab"[n % 2], "shrink", 1, 50 - n // 4, b"body") for n in range(6)]
+        made = batch(journal=[entry(1, 1), entry(2, 2)], heads=[head(1), head(2, workflow="other")])
+        made.jobs_opened = {row.intent: row for row in jobs}
+        commit(harness, store, made)
+
+        listed = ask(store.jobs())
+        one = ask(store.jobs(2, "a"))
+        rest = ask(store.jobs(2, "a", (one[-1].at, one[-1].intent)))
+
+        assert [each.intent for each in listed] == [b"4", b"0", b"2", b"5", b"1", b"3"]
+        assert [each.intent for each in (*one, *rest)] == [b"4", b"0", b"2"]
+        assert ask(store.jobs(queue="none")) == []
+        assert ask(store.queues()) == [QueueRow("a", "puppet", "", 3, 49), QueueRow("b", "other", "", 3, 49)]

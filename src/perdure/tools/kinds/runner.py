@@ -1,7 +1,7 @@
 """Runs in the child process of the tool `python`, and imports nothing of perdure.
 
 It reads one JSON document (what to run, and the args) from its input and writes one (the result, or the error) to the
-file that it is told. What the code prints goes to the output, which nobody reads.
+file that it is told. What the code prints goes to the output, which is not read.
 """
 
 import ast

@@ -82,7 +82,7 @@ function Line({ field, value, problem, edit }) {
   const id = `d-${field.name}`;
   const common = { id, class: `field${field.json || field.text ? " mono" : ""}${field.numeric ? " num" : ""}`, value, "aria-invalid": problem ? "true" : null, "aria-describedby": problem ? `p-${id}` : null, autocomplete: "off", spellcheck: "false", onInput: (event) => edit(field.name, event.target.value) };
   return html`<div class=${`line${field.half ? " half" : ""}`}><label for=${id}>${field.label}${field.optional && html` <span class="opt">optional</span>`}</label>
-    ${field.options ? html`<select ...${common} onInput=${null} onChange=${(event) => edit(field.name, event.target.value)}>${field.options.map((each) => html`<option value=${each}>${each}</option>`)}</select>`
-      : field.json || field.text ? html`<textarea rows=${field.text ? 16 : 4} ...${common}></textarea>` : html`<input ...${common} />`}
+    ${field.options ? html`<select ...${common} onInput=${null} onChange=${(event) => { edit(field.name, event.target.value); field.changed?.(event.target.value); }}>${field.options.map((each) => html`<option value=${each}>${each}</option>`)}</select>`
+      : field.json || field.text || field.lines ? html`<textarea rows=${field.lines ?? (field.text ? 16 : 4)} ...${common}></textarea>` : html`<input ...${common} type=${field.type ?? null} list=${field.suggest?.length ? `l-${id}` : null} />${field.suggest?.length > 0 && html`<datalist id=${`l-${id}`}>${field.suggest.map((each) => html`<option value=${each} />`)}</datalist>`}`}
     ${field.help && html`<span class="help">${field.help}</span>`}${problem && html`<span class="problem" id=${`p-${id}`}><${Shape} name="failed" /><span>${visible(problem)}</span></span>`}</div>`;
 }

@@ -1,7 +1,7 @@
 // What went wrong: attempts by place, the author's frames of a traceback, a divergence in two columns, the ways out.
 import { html } from "./html.js";
 import { get } from "./api.js";
-import { moment, visible } from "./format.js";
+import { figure, moment, quoted, visible } from "./format.js";
 import { href, set } from "./router.js";
 import { Status, useLoaded } from "./parts.js";
 
@@ -30,26 +30,33 @@ export function Errors({ show, errors, ways }) {
 }
 
 function Failure({ title, error, tries = [], others, ways }) {
-  return html`<section class="sheet card" aria-label=${title}><header><h3>${visible(title)}</h3>${others && html`<span class="end"><${Same} show=${others} error=${error} /></span>`}</header>
-    <div class="part"><p class="said"><b class="strong">${visible(error.type)}</b> ${visible(error.message)}</p>${error.type === "Divergence" && html`<${Two} text=${error.message} />`}
+  return html`<section class="sheet card" aria-label=${title}><header><h3 class=${others ? "sans" : null}>${visible(title)}</h3>${others && html`<span class="end"><${Alike} show=${others} /></span>`}</header>
+    <div class="part"><p class="said"><b class="strong">${visible(error.type)}</b> ${visible(error.message.split("\n")[0])}</p>${error.message.includes("\n") && html`<pre class="json second">${visible(error.message.split("\n").slice(1).join("\n"))}</pre>`}${error.type === "Divergence" && html`<${Two} text=${error.message} />`}
       ${ways && html`<div class="row-btns">${ways}</div>`}</div>
     ${tries.length > 0 && html`<div class="part"><table class="tries"><thead><tr><th>attempt</th><th>receipt</th><th>error</th><th class="num">when</th><th class="num">entry</th></tr></thead><tbody>${tries.slice(-20).map((each) => html`<tr><td>${each.attempt}</td><td><${Status} of=${each.status} /></td><td>${visible(each.error.type)}${each.error.message !== error.message && html` <span class="muted">${visible(each.error.message.slice(0, 120))}</span>`}</td><td class="num">${moment(each.closed_at)}</td><td class="num"><button class="plain link" type="button" onClick=${() => set({ entry: each.closed })}>${each.closed}</button></td></tr>`)}</tbody></table></div>`}
     ${error.data !== null && error.data !== undefined && html`<div class="part"><h4>data</h4><pre class="json">${visible(JSON.stringify(error.data, null, 1))}</pre></div>`}
-    ${error.traceback && html`<div class="part"><${Traceback} text=${error.traceback} /></div>`}</section>`;
+    ${error.traceback && html`<div class="part"><${Traceback} shut=${error.type === "Divergence"} text=${error.traceback} /></div>`}</section>`;
 }
 
-function Traceback({ text }) {
+function Traceback({ text, shut }) {
   const all = frames(text);
   const own = all.filter((each) => each.own);
   return html`${own.length > 0 && html`<ol class="frames">${own.map((each) => html`<li><span class="mono">${visible(each.file.split("/").slice(-2).join("/"))}:${each.line}</span> <span class="muted">in ${visible(each.name)}</span>${each.source && html`<code class="line">${visible(each.source)}</code>`}</li>`)}</ol>`}
-    <details open=${own.length === 0}><summary>the whole traceback${all.length > own.length && own.length ? `, ${all.length} frames` : ""}</summary><pre class="json">${visible(text)}</pre></details>`;
+    <details open=${own.length === 0 && !shut}><summary>the whole traceback${all.length > own.length && own.length ? `, ${all.length} frames` : ""}</summary><pre class="json">${visible(text)}</pre></details>`;
 }
 
-function Same({ show, error }) {
-  const q = `workflow:${show.workflow} status:${show.status} error_type:${error.type}`;
-  const { value } = useLoaded(() => get("/instances/count", { q }).catch(() => null), [q]);
-  const n = Number(value?.count) - 1;
-  return value && n !== 0 ? html`<a href=${href("/instances", { q })}>${Number.isNaN(n) ? value.count : n} ${n === 1 ? "other has" : "others have"} the same</a>` : null;
+// The words of a filter for all that are stuck, or have failed, as this one.
+const alike = (show) => {
+  const [type, ...place] = show.reason.split(" at ");
+  return [`status:${show.status} workflow:${quoted(show.workflow)}`, type && `error_type:${quoted(type)}`, place.length && `error_at:${quoted(place.join(" at "))}`].filter(Boolean).join(" ");
+};
+
+export function Alike({ show }) {
+  const q = alike(show);
+  const { value } = useLoaded(() => get("/instances/count", { q }), [q]);
+  const others = typeof value?.count === "number" ? value.count - 1 : value?.count;
+  if (!others) return value ? html`<span class="muted">no other ${show.status === "stuck" ? "is stuck" : "has failed"} like this</span>` : null;
+  return html`<a href=${href("/instances", { q })}>${others === 1 ? "1 other" : `${figure(others)} others`} ${show.status === "stuck" ? (others === 1 ? "is stuck" : "are stuck") : (others === 1 ? "has failed" : "have failed")} at the same place</a>`;
 }
 
 // What the journal has, and what the code asks for now.

@@ -38,9 +38,16 @@ export const day = (text) => {
   return `${at.getDate()} ${MONTHS[at.getMonth()]}`;
 };
 
+// "Tue 17 Nov"
+const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+export const weekday = (text) => `${DAYS[at_(text).getDay()]} ${day(text)}`;
+
 export function moment(text, now = new Date()) {
   return day(text) === day(now) ? clock(text) : `${day(text)} ${clock(text).slice(0, 5)}`;
 }
+
+// Without seconds.
+export const shortly = (text) => (day(text) === day(new Date()) ? clock(text).slice(0, 5) : `${day(text)} ${clock(text).slice(0, 5)}`);
 
 export const figure = (n) => (typeof n === "number" ? n.toLocaleString("en-US") : n);
 export const json = (value, indent) => JSON.stringify(value, null, indent);

@@ -1,5 +1,5 @@
 // Operations: a tree by location beside a timeline, and all that is known of the one that is selected.
-import { html, useMemo, useRef, useState } from "./html.js";
+import { html, useEffect, useMemo, useRef, useState } from "./html.js";
 import { get, instancePath } from "./api.js";
 import { clock, count, day, figure, moment, span, visible } from "./format.js";
 import { href, set } from "./router.js";
@@ -17,9 +17,16 @@ export function Operations({ list, show, query, act, until, seg, kin, total }) {
   const made = useMemo(() => tree(list), [list]);
   const path = useMemo(() => critical(list), [list]);
   const [inline, setInline] = useState({});
+  const [here, setHere] = useState(""); // the row that Tab comes to: one of them, the arrows go on from there
   const selected = query.get("at") ?? "";
   const turned = new Set((query.get("open") ?? "").split("\n").filter(Boolean));
   const all = rows(made, { turned, selected, more: (child) => inline[child] });
+  const shownChildren = all.filter((row) => row.open && row.attempts.at(-1).kind === "child").map((row) => row.attempts.at(-1).child);
+  useEffect(() => { // those in line, again whenever the instance or a child of it has moved
+    let gone = false;
+    for (const child of shownChildren) get(instancePath(child, "operations")).then((found) => gone || setInline((old) => ({ ...old, [child]: tree(found.operations) })), () => {});
+    return () => { gone = true; };
+  }, [shownChildren.join("\n"), list]);
   const { box, first, last, above, below } = useWindow(all.length, ROW);
   const now = until ?? Date.now();
   const from = Date.parse(show.started_at);
@@ -31,8 +38,6 @@ export function Operations({ list, show, query, act, until, seg, kin, total }) {
   const chosen = all.find((each) => each.location === selected && !each.scope);
   const open = list.filter((each) => !each.closed).length;
   const turn = (row) => {
-    const child = row.attempts.at(-1).child;
-    if (child && !row.open && !inline[child]) get(instancePath(child, "operations")).then((found) => setInline((old) => ({ ...old, [child]: tree(found.operations) })));
     const next = new Set(turned);
     if (!next.delete(row.location)) next.add(row.location);
     set({ open: [...next].join("\n"), at: row.open && selected !== row.location ? "" : selected });
@@ -49,7 +54,7 @@ export function Operations({ list, show, query, act, until, seg, kin, total }) {
     const at = all[Number(event.target.closest("[data-n]")?.dataset.n)];
     const key = event.shiftKey && event.key.startsWith("Arrow") ? `Shift${event.key}` : event.key;
     const does = { "+": () => nearer(0.5), "-": () => nearer(2), 0: () => look(0, 100), ShiftArrowLeft: () => pan(-0.25), ShiftArrowRight: () => pan(0.25),
-      ...(at ? { ArrowRight: () => at.can && !at.open && turn(at), ArrowLeft: () => at.can && at.open && turn(at), ArrowDown: () => step(1), ArrowUp: () => step(-1), Enter: () => choose(at), " ": () => choose(at) } : {}) }[key];
+      ...(at ? { ArrowRight: () => at.can && !at.open && turn(at), ArrowLeft: () => at.can && at.open && turn(at), ArrowDown: () => step(1), ArrowUp: () => step(-1), Home: () => step(-Infinity), End: () => step(Infinity), Enter: () => choose(at), " ": () => choose(at) } : {}) }[key];
     if (!does || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     event.stopPropagation();
@@ -57,8 +62,10 @@ export function Operations({ list, show, query, act, until, seg, kin, total }) {
   };
   const step = (by) => {
     const shown = [...box.current.querySelectorAll("[data-n]")];
-    shown[shown.indexOf(document.activeElement.closest("[data-n]")) + by]?.focus();
+    shown[Math.max(0, Math.min(shown.length - 1, shown.indexOf(document.activeElement.closest("[data-n]")) + by))]?.focus();
   };
+  const shown = all.slice(first, last);
+  const stop = [here, selected].find((location) => location && shown.some((row) => row.location === location)) ?? shown[0]?.location;
   const wheel = (event) => {
     const line = event.target.closest(".tl");
     if (!line || !(event.ctrlKey || event.shiftKey)) return;
@@ -68,27 +75,27 @@ export function Operations({ list, show, query, act, until, seg, kin, total }) {
     nearer((event.deltaY || event.deltaX) > 0 ? 1.25 : 0.8, middle);
   };
   return html`<div class=${chosen ? "work" : "stack"}>
-  <section class="sheet ops" aria-label="Operations and timeline"><div class="ops-bar"><h2>Operations</h2><span class="muted">${total > list.length ? `the last ${figure(list.length)} of ${figure(total)}` : figure(list.length)} in ${count(all.length, "row")}${open ? `, ${open} open` : ""}</span>
-    <div class="end">${seg}<span class="seg wide-only"><button type="button" aria-pressed=${chain} onClick=${() => set({ path: chain ? "hidden" : "" })}>Critical path</button><button type="button" aria-pressed=${fold} onClick=${() => set({ idle: fold ? "shown" : "", zoom: "" })}>Fold idle</button></span>
-    <span class="btns wide-only"><button class="btn only small" type="button" aria-label="Zoom out" title="Zoom out: -" onClick=${() => nearer(2)}><${Icon} name="minus" /></button><button class="btn only small" type="button" aria-label="Show all" title="Show all: 0" onClick=${() => look(0, 100)}><${Icon} name="fit" /></button><button class="btn only small" type="button" aria-label="Zoom in" title="Zoom in: +, or Ctrl and the wheel" onClick=${() => nearer(0.5)}><${Icon} name="plus" /></button></span></div></div>
+  <section class="sheet ops" aria-label="Operations and timeline"><div class="ops-bar"><h2>Operations</h2><span class="muted">${all.length > 0 && html`${total > list.length ? `the last ${figure(list.length)} of ${figure(total)}` : figure(list.length)} in ${count(all.length, "row")}${open ? `, ${open} open` : ""}`}</span>
+    <div class="end">${seg}${all.length > 0 && html`<span class="seg wide-only"><button type="button" aria-pressed=${chain} onClick=${() => set({ path: chain ? "hidden" : "" })}>Critical path</button><button type="button" aria-pressed=${fold} onClick=${() => set({ idle: fold ? "shown" : "", zoom: "" })}>Fold idle</button></span>
+    <span class="btns wide-only"><button class="btn only small" type="button" aria-label="Zoom out" data-key="-" title="Zoom out: -" onClick=${() => nearer(2)}><${Icon} name="minus" /></button><button class="btn only small" type="button" aria-label="Show all" data-key="0" title="Show all: 0" onClick=${() => look(0, 100)}><${Icon} name="fit" /></button><button class="btn only small" type="button" aria-label="Zoom in" data-key="+" title="Zoom in: +, or Ctrl and the wheel" onClick=${() => nearer(0.5)}><${Icon} name="plus" /></button></span>`}</div></div>
   ${all.length === 0 ? html`<p class="ops-none muted">It has asked for nothing yet: no step, timer, message or child.</p>` : html`
   <svg class="sprite" aria-hidden="true"><symbol id="tl-ground">${drawn.folds.map((each) => html`<rect class="tl-fold" x=${pc(each.x0)} width=${pc(each.x1 - each.x0)} y="0" height="100%" />${[each.x0, each.x1].map((x) => html`<line class="tl-fold-edge" x1=${pc(x)} x2=${pc(x)} y1="0" y2="100%" />`)}`)}
     ${drawn.ticks.map((each) => html`<line class="tl-grid" x1=${pc(each.x)} x2=${pc(each.x)} y1="0" y2="100%" />`)}
     ${!show.ended_at && html`<line class="tl-now" x1=${pc(drawn.end)} x2=${pc(drawn.end)} y1="0" y2="100%" />`}</symbol></svg>
-  <div role="treegrid" class="tall" ref=${box} tabindex="0" aria-label="Operations" aria-rowcount=${all.length} onKeyDown=${keys} onWheel=${wheel}>
-  <div class="ops-row ops-top" role="row"><div class="op" role="columnheader"><span>location</span><span>status</span><span class="dur">took</span></div><${Axis} drawn=${drawn} from=${from} to=${to} ended=${show.ended_at} zoom=${zoom} look=${look} /></div>
+  <div role="treegrid" class="tall" ref=${box} aria-label="Operations" aria-rowcount=${all.length} onKeyDown=${keys} onFocusIn=${(event) => setHere(event.target.closest("[data-at]")?.dataset.at ?? here)} onWheel=${wheel}>
+  <div class="ops-row ops-top" role="row"><div class="op" role="columnheader"><span>location</span><span>status</span><span class="dur">took</span></div><${Axis} drawn=${drawn} from=${from} to=${to} ended=${show.ended_at} end=${until ? "then" : "now"} zoom=${zoom} look=${look} /></div>
   ${above > 0 && html`<div aria-hidden="true" style=${{ height: `${above}px` }}></div>`}
-  ${all.slice(first, last).map((row, n) => html`<${Row} key=${row.location} row=${row} n=${first + n} now=${now} drawn=${drawn} path=${chain ? path : null} selected=${row.location === selected} choose=${choose} turn=${turn} kin=${kin} />`)}
+  ${shown.map((row, n) => html`<${Row} key=${row.location} stop=${row.location === stop} row=${row} n=${first + n} now=${now} drawn=${drawn} path=${chain ? path : null} selected=${row.location === selected} choose=${choose} turn=${turn} kin=${kin} />`)}
   ${below > 0 && html`<div aria-hidden="true" style=${{ height: `${below}px` }}></div>`}</div>`}
-  <ul class="key-list wide-only" aria-label="Key to the timeline">${KEY.map(([kind, text]) => html`<li><svg aria-hidden="true"><rect class=${kind} x="0.5" y="1.5" width="23" height="9" rx="1" /></svg>${text}</li>`)}<li><svg aria-hidden="true"><line class="p-back" x1="0" x2="24" y1="6" y2="6" /></svg>backing off</li>
-    ${chain && html`<li><svg aria-hidden="true"><rect class="p-crit" x="0" y="5" width="24" height="2" /></svg>critical path</li>`}${drawn.folds.length > 0 && html`<li><svg aria-hidden="true"><rect class="tl-fold" width="24" height="12" /><line class="tl-fold-edge" x1="0.5" x2="0.5" y1="0" y2="12" /><line class="tl-fold-edge" x1="23.5" x2="23.5" y1="0" y2="12" /></svg>idle time, folded</li>`}</ul></section>
+  ${all.length > 0 && html`<ul class="key-list wide-only" aria-label="Key to the timeline">${KEY.map(([kind, text]) => html`<li><svg aria-hidden="true"><rect class=${kind} x="0.5" y="1.5" width="23" height="9" rx="1" /></svg>${text}</li>`)}<li><svg aria-hidden="true"><line class="p-back" x1="0" x2="24" y1="6" y2="6" /></svg>backing off</li>
+    ${chain && html`<li><svg aria-hidden="true"><rect class="p-crit" x="0" y="5" width="24" height="2" /></svg>critical path</li>`}${drawn.folds.length > 0 && html`<li><svg aria-hidden="true"><rect class="tl-fold" width="24" height="12" /><line class="tl-fold-edge" x1="0.5" x2="0.5" y1="0" y2="12" /><line class="tl-fold-edge" x1="23.5" x2="23.5" y1="0" y2="12" /></svg>idle time, folded</li>`}</ul>`}</section>
   ${chosen && html`<${Chosen} row=${chosen} show=${show} act=${act} />`}</div>`;
 }
 
 const pc = (n) => `${Math.max(-50, Math.min(150, n)).toFixed(2)}%`;
 
 // Times above the bars. A range that is drawn with the pointer is zoomed.
-function Axis({ drawn, from, to, ended, zoom, look }) {
+function Axis({ drawn, from, to, ended, end, zoom, look }) {
   const box = useRef(null);
   const [drag, setDrag] = useState(null);
   const place = (event) => { const frame = box.current.getBoundingClientRect(); return ((event.clientX - frame.left) / frame.width) * 100; };
@@ -103,20 +110,33 @@ function Axis({ drawn, from, to, ended, zoom, look }) {
   return html`<svg class="tl axis-top" aria-hidden="true" ref=${box} onPointerDown=${(event) => { event.currentTarget.setPointerCapture(event.pointerId); setDrag([place(event), place(event)]); }} onPointerMove=${(event) => drag && setDrag([drag[0], place(event)])} onPointerUp=${up} onPointerCancel=${() => setDrag(null)}>
     <use href="#tl-ground" width="100%" height="100%" />${zoom[0] === 0 && html`<text class="q" x="0.8%" y="14">${moment(from)}</text>`}
     ${told.map((tick) => html`<text class="q" x=${pc(tick.x)} y="14" text-anchor="middle">${words(tick)}</text>`)}
-    ${drawn.folds.filter((each) => each.x1 - each.x0 > 4).map((each) => html`<text class="q" x=${pc((each.x0 + each.x1) / 2)} y="14" text-anchor="middle">${span(each.to - each.from).split(" ").slice(0, 2).join(" ").replace(" min", " m")}</text>`)}
-    ${drawn.end <= 101 && html`<text class=${ended ? "q" : "now"} x="99.5%" y="14" text-anchor="end">${ended ? span(to - from) : "now"}</text>`}
+    ${drawn.folds.filter((each) => each.x1 - each.x0 > 4).map((each) => html`<text class="q" x=${pc((each.x0 + each.x1) / 2)} y="14" text-anchor="middle">${span(each.to - each.from).split(" ").slice(0, 2).join("").replace("min", "m")}</text>`)}
+    ${drawn.end <= 101 && html`<text class=${ended ? "q" : "now"} x="99.5%" y="14" text-anchor="end">${ended ? span(to - from) : end}</text>`}
     ${drag && html`<rect class="tl-drag" x=${pc(Math.min(...drag))} width=${pc(Math.abs(drag[1] - drag[0]))} y="0" height="100%" />`}</svg>`;
 }
 
-function Row({ row, n, now, drawn, path, selected, choose, turn, kin }) {
+function Row({ row, n, stop, now, drawn, path, selected, choose, turn, kin }) {
   const last = row.attempts.at(-1);
-  const bad = row.scope ? new Set(row.attempts.filter((each) => each.status === "error" || each.status === "timeout").map((each) => each.location)).size : 0;
+  const [bad, again] = row.scope ? failures(row) : [0, 0];
   const word = !row.scope && last.child && kin[last.child] && !last.closed ? kin[last.child] : status(row);
-  return html`<div class=${`ops-row d${Math.min(row.depth, 3)}`} role="row" aria-level=${row.depth + 1} aria-selected=${selected} aria-expanded=${row.can ? row.open : null} tabindex="0" data-row data-n=${n} onClick=${() => choose(row)}>
-    <div class="op" role="gridcell"><span class="name"><span class="tw" onClick=${(event) => { if (row.can) { event.stopPropagation(); turn(row); } }}>${row.can && html`<${Icon} name=${row.open ? "down" : "right"} />`}</span><${Icon} name=${row.loop ? "loop" : row.scope ? "scope" : KINDS[last.kind] ?? "step"} /><span class="loc" title=${row.loop ? `${row.of} times` : row.location}>${visible(row.name)}${last.child && last.kind === "child" && !row.scope && html` <span class="kind">→ ${visible(last.child)}</span>`}</span>${!row.scope && row.attempts.length > 1 && html`<span class="x">×${row.attempts.length}</span>`}${bad > 0 && html`<span class="x">${bad} failed</span>`}</span>
+  return html`<div class=${`ops-row d${Math.min(row.depth, 3)}`} role="row" aria-level=${row.depth + 1} aria-selected=${selected} aria-expanded=${row.can ? row.open : null} tabindex=${stop ? "0" : "-1"} data-row data-n=${n} data-at=${row.location} onClick=${() => choose(row)}>
+    <div class="op" role="gridcell"><span class="name"><span class="tw" onClick=${(event) => { if (row.can) { event.stopPropagation(); turn(row); } }}>${row.can && html`<${Icon} name=${row.open ? "down" : "right"} />`}</span><${Icon} name=${row.loop ? "loop" : row.scope ? "scope" : KINDS[last.kind] ?? "step"} /><span class="loc" title=${row.loop ? `${row.of} times` : row.location}>${visible(row.name)}${last.child && last.kind === "child" && !row.scope && html` <span class="kind">→ ${visible(last.child)}</span>`}</span>${!row.scope && row.attempts.length > 1 && html`<span class="x">×${row.attempts.length}</span>`}${bad > 0 && html`<span class="x">${figure(bad)} failed</span>`}${again > 0 && bad === 0 && html`<span class="x muted">${figure(again)} retried</span>`}</span>
     <${Status} of=${word} /><span class="dur">${span(end(row, now) - begin(row))}</span></div>
     <svg class="tl" aria-hidden="true"><use href="#tl-ground" width="100%" height="100%" />${row.scope ? html`<${Scope} row=${row} now=${now} drawn=${drawn} />` : row.attempts.map((each, at) => html`<${Bar} each=${each} before=${row.attempts[at - 1]} now=${now} drawn=${drawn} late=${path?.has(each)} />`)}
       ${row.pauses.filter((each) => !each.closed_at).map((each) => html`<line class="p-back" x1=${pc(drawn.place(Date.parse(each.opened_at)))} x2=${pc(drawn.place(now))} y1="14" y2="14" />`)}</svg></div>`;
+}
+
+// How many places inside failed in the end, and how many did but for a retry.
+function failures(row) {
+  const last = new Map();
+  const tried = new Set();
+  for (const each of row.attempts) {
+    const wrong = each.status === "error" || each.status === "timeout";
+    if (wrong) tried.add(each.location);
+    last.set(each.location, wrong);
+  }
+  const bad = [...last.values()].filter(Boolean).length;
+  return [bad, tried.size - bad];
 }
 
 // A closed scope or loop: a line from its first opening to its last end, and in it where something failed.
@@ -145,7 +165,7 @@ function Chosen({ row, show, act }) {
   const last = row.attempts.at(-1);
   const can = (verb) => show.may[verb] === "";
   const entries = [...new Set(row.attempts.flatMap((each) => each.entries))];
-  return html`<aside class="sheet card" aria-label="Selected operation"><header><h3>${visible(row.location)}</h3><span class="end"><${Copy} text=${row.location} label="Copy the location" /><button class="copy" type="button" aria-label="Close" onClick=${() => set({ at: "" })}><${Icon} name="close" /></button></span></header>
+  return html`<aside class="sheet card" aria-label="Selected operation"><header><h3>${visible(row.location)}</h3><span class="end"><${Copy} text=${row.location} label="Copy the location" /><button class="copy" type="button" aria-label="Close" title="Close: Esc" data-key="Escape" onClick=${() => set({ at: "" })}><${Icon} name="close" /></button></span></header>
   <div class="part"><${Status} of=${status(row)} /><dl class="facts"><dt>kind</dt><dd>${last.kind}${last.what && html`, <code>${visible(last.what)}</code>`}</dd>
     ${last.kind === "step" && html`<dt>policy</dt><dd>${[last.once ? "may not be repeated" : "may be repeated after a crash", last.timeout === null ? "" : `timeout ${span(last.timeout * 1000)}`, last.deliveries > 1 ? `delivered ${last.deliveries} times` : ""].filter(Boolean).join(", ")}</dd>`}
     ${last.key && html`<dt>key</dt><dd class="keyed"><code title=${last.key}>${last.key.slice(0, 12)}…</code><${Copy} text=${last.key} label="Copy the idempotency key" /></dd>`}

@@ -2,14 +2,14 @@
 import { html, useState, useEffect, useRef } from "./html.js";
 import { href } from "./router.js";
 import { visible, json } from "./format.js";
-import { Problem } from "./api.js";
+import { Problem, root } from "./api.js";
 
 export const Icon = ({ name }) => html`<svg class="ico" aria-hidden="true"><use href=${`#i-${name}`} /></svg>`;
 export const Shape = ({ name }) => html`<svg class="sh" aria-hidden="true"><use href=${`#s-${name}`} /></svg>`;
 
 const MARKS = {
   ok: ["completed", "completed"], error: ["failed", "failed"], timeout: ["failed", "expired"],
-  unknown: ["stuck", "unknown"], cancelled: ["cancelled", "cancelled"], dropped: ["cancelled", "dropped"],
+  unknown: ["stuck", "unknown"], "unknown outcome": ["stuck", "unknown"], cancelled: ["cancelled", "cancelled"], dropped: ["cancelled", "dropped"],
   "backing off": ["waiting", "expired"], held: ["running", "queued"], queued: ["running", "queued"], running: ["running", "running"],
   waiting: ["waiting", "waiting"], open: ["waiting", "open"], assigned: ["running", "assigned"],
   expired: ["failed", "expired"], overdue: ["stuck", "expired"], refused: ["failed", "failed"], recorded: ["waiting", "open"],
@@ -56,11 +56,17 @@ export function Json({ value }) {
   return html`<pre class="json">${value === undefined ? "" : visible(json(value, 2))}</pre>`;
 }
 
-export function Trouble({ error, again }) {
+// A problem: what was expected and found, the hint, the ways out and the number of the request.
+export function Trouble({ error, again, children }) {
   const problem = error instanceof Problem ? error.problem : { code: "page-failed", detail: String(error) };
+  const said = [problem.where && html`at <code>${visible(problem.where)}</code>`, problem.expected && html`expected <code>${visible(problem.expected)}</code>`, problem.found && html`found <code>${visible(problem.found)}</code>`].filter(Boolean);
+  const [, title, rest] = (problem.detail || problem.title || "It failed.").match(/^(.*?)(?: \((there are.*|it has.*)\))?$/s);
   return html`<section class="sheet" role="alert"><div class="empty"><span class="st st-failed"><${Shape} name="failed" />${problem.code}</span>
-    <h2>${visible(problem.detail ?? problem.title ?? "")}</h2>
-    ${again && html`<div class="row-btns"><button class="btn first" type="button" onClick=${again}>Try again</button></div>`}
+    <h2>${visible(title[0].toUpperCase() + title.slice(1))}</h2>
+    ${rest && html`<p class="second">${visible(rest[0].toUpperCase() + rest.slice(1))}.</p>`}
+    ${said.length > 0 && html`<p class="second">${said.map((each, n) => html`${n > 0 && ", "}${each}`)}</p>`}
+    ${problem.hint && html`<p class="second">${visible(problem.hint)}</p>`}
+    <div class="row-btns">${children}${again && html`<button class=${`btn${children ? "" : " first"}`} type="button" onClick=${again}>Try again</button>`}${problem.type?.startsWith("/errors/") && html`<a class="btn quiet" target="_blank" href=${root + problem.type}>About ${problem.code}</a>`}</div>
     ${problem.request && html`<p class="muted mono">request ${problem.request}</p>`}</div></section>`;
 }
 
@@ -76,14 +82,14 @@ export function Menu({ label, children }) {
   return html`<details class="menu" ref=${box} onKeyDown=${key}><summary class="btn">${label}<${Icon} name="down" /></summary><div class="list-menu">${children}</div></details>`;
 }
 
+// Rows of the final height, seen after 150 ms; their room is kept from the start.
 export function Bones({ rows = 8 }) {
   const [late, setLate] = useState(false);
   useEffect(() => {
     const waiting = setTimeout(() => setLate(true), 150);
     return () => clearTimeout(waiting);
   }, []);
-  if (!late) return null;
-  return html`<section class="sheet loading" aria-busy="true" aria-label="Loading"><table class="ledger"><tbody>
+  return html`<section class=${`sheet loading${late ? "" : " early"}`} aria-busy="true" aria-label="Loading"><table class="ledger"><tbody>
     ${Array.from({ length: rows }, (_, n) => html`<tr><td><span class=${`bone w${(n % 4) + 1}`}></span></td><td><span class=${`bone w${((n + 2) % 4) + 1}`}></span></td></tr>`)}
   </tbody></table></section>`;
 }
@@ -93,11 +99,13 @@ export const Empty = ({ title, children }) => html`<div class="empty"><h2>${titl
 // Whether a login has a role above viewer on some workflow.
 export const operates = (me) => me.grants.some((each) => each.role !== "viewer");
 
-// Loads a value, again whenever one of its keys changes. Keeps the old value while the new one comes.
-export function useLoaded(load, keys) {
-  const [state, setState] = useState({ value: undefined, error: undefined });
+// Loads a value, again whenever one of its keys changes. Keeps the old value while the new one comes. `first`: one that is here already.
+export function useLoaded(load, keys, first) {
+  const [state, setState] = useState({ value: first, error: undefined });
   const [turn, setTurn] = useState(0);
+  const here = useRef(first !== undefined);
   useEffect(() => {
+    if (here.current) { here.current = false; return undefined; }
     let gone = false;
     load().then(
       (value) => gone || setState({ value, error: undefined }),

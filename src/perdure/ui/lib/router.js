@@ -36,7 +36,7 @@ addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
   if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
   const url = new URL(link.href);
-  if (url.origin !== location.origin || link.hasAttribute("download") || link.getAttribute("href").startsWith("#")) return;
+  if (url.origin !== location.origin || link.hasAttribute("download") || link.target || link.getAttribute("href").startsWith("#")) return;
   event.preventDefault();
   go(url.pathname + url.search);
   scrollTo(0, 0);

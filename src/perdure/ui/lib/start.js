@@ -1,28 +1,24 @@
 // Start an instance: a form from the parameters of the workflow, and the JSON that it means beside it.
-import { html, useLayoutEffect, useRef, useState } from "./html.js";
-import { send } from "./api.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { get, part, send } from "./api.js";
 import { command, json, visible } from "./format.js";
 import { go, href } from "./router.js";
 import { Cmd, Request, Shape, Trouble } from "./parts.js";
 import { Form, checked, initial } from "./form.js";
 
-const TYPES = { str: "string", int: "integer", float: "number", bool: "boolean" };
-
-// What an engine registered of the parameters, as a JSON Schema.
-export function schemaOf(parameters) {
-  const list = Array.isArray(parameters) ? parameters : [];
-  const one = (each) => {
-    const kinds = each.kinds ?? [];
-    const type = kinds.length === 1 ? TYPES[kinds[0]] : kinds.length === 2 && kinds.includes("int") && kinds.includes("float") ? "number" : undefined;
-    const items = TYPES[each.type?.match(/^list\[(\w+)\]$/)?.[1]];
-    if (items) return { type: "array", items: { type: items, short: true }, title: each.name, description: each.type, ...("default" in each ? { default: each.default } : {}) };
-    return { ...(type ? { type } : {}), short: true, title: each.name, description: each.type, ...("default" in each ? { default: each.default } : {}) };
-  };
-  return { type: "object", properties: Object.fromEntries(list.map((each) => [each.name, one(each)])), required: list.filter((each) => each.way === "needed").map((each) => each.name) };
+// Names of code stay as they are written; texts of parameters are one line.
+function shown(schema) {
+  const properties = Object.fromEntries(Object.entries(schema.properties ?? {}).map(([name, each]) => [name, { title: name, short: each["x-widget"] !== "textarea", ...each }]));
+  return { ...schema, type: "object", properties };
 }
 
-export function Start({ name, parameters, close }) {
-  const schema = schemaOf(parameters);
+export function Start({ name, version, close }) {
+  const [schema, setSchema] = useState(null);
+  useEffect(() => { get(`/workflows/${part(name)}/-/${encodeURIComponent(version)}/form`).then((found) => setSchema(shown(found.schema)), () => setSchema(shown({}))); }, [name, version]);
+  return schema && html`<${Asked} name=${name} schema=${schema} close=${close} />`;
+}
+
+function Asked({ name, schema, close }) {
   const known = Object.keys(schema.properties).length > 0;
   const [value, setValue] = useState(() => initial(schema));
   const [text, setText] = useState(null); // while the JSON is edited: it has the last word

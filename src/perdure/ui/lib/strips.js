@@ -1,10 +1,10 @@
-// Starts, ends and failures over a day, each as a strip of steps.
+// Small charts: starts, ends and failures over a day, each as a strip of steps; starts by hour as bars.
 import { html } from "./html.js";
-import { figure } from "./format.js";
+import { clock, figure } from "./format.js";
 
 const HEIGHT = 44;
 
-function Strip({ name, values, minutes, bad }) {
+function Strip({ name, values, minutes, bad, marks }) {
   const most = Math.max(1, ...values);
   const per = (n) => { const rate = n / minutes; return rate === 0 ? "0" : rate < 10 ? rate.toFixed(1) : figure(Math.round(rate)); };
   const y = (n) => (HEIGHT - 2 - (n / most) * (HEIGHT - 6)).toFixed(1);
@@ -12,14 +12,33 @@ function Strip({ name, values, minutes, bad }) {
   const total = values.reduce((a, b) => a + b, 0);
   return html`<div class="strip-name"><b class="strong">${name}</b><span class="muted">max ${per(Math.max(0, ...values))}</span></div>
     <svg class=${`strip${bad ? " fail" : ""}`} viewBox=${`0 0 ${values.length} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label=${`${name} over the last day: ${total} in all`}>
-      ${[1, 2, 3, 4, 5].map((n) => html`<path class="grid" d=${`M${(values.length / 6) * n} 0V${HEIGHT}`} />`)}<path class="area" d=${`${steps}V${HEIGHT}H0z`} /><path class="edge" d=${steps} /></svg>
-    <div class="strip-now"><b class="strong">${figure(total)}</b><span class="muted">in all</span></div>`;
+      ${marks.map(([, x]) => html`<path class="grid" d=${`M${((values.length * x) / 100).toFixed(1)} 0V${HEIGHT}`} />`)}<path class="area" d=${`${steps}V${HEIGHT}H0z`} /><path class="edge" d=${steps} /></svg>
+    <div class="strip-now"><b class="strong" title=${`${figure(total)} in all`}>${per(values.at(-1))}</b><span class="muted">now</span></div>`;
+}
+
+const HOURS = 4;
+
+// The whole hours of a day that are told below the strips, and how far each is from the left.
+function hours(length) {
+  const begin = Date.now() - length;
+  const found = [];
+  for (let at = Math.ceil(begin / 36e5) * 36e5; at < Date.now() - 36e5 * 1.5; at += 36e5) if (Number(clock(at).slice(0, 2)) % HOURS === 0) found.push([clock(at).slice(0, 5), ((at - begin) / length) * 100]);
+  return found;
 }
 
 export function Strips({ of }) {
   const minutes = of.seconds / 60;
-  const hour = (n) => { const at = new Date(Date.now() - (1 - n / 6) * of.seconds * of.starts.length * 1000); return `${String(at.getHours()).padStart(2, "0")}:00`; };
+  const marks = hours(of.seconds * of.starts.length * 1000);
   return html`<section class="sect" aria-labelledby="h-rates"><div class="sect-head"><h2 id="h-rates">Per minute, last 24 hours</h2>${of.partial && html`<span class="muted">there are more than were counted</span>`}</div>
-    <div class="strips"><${Strip} name="starts" values=${of.starts} minutes=${minutes} /><${Strip} name="ends" values=${of.ends} minutes=${minutes} /><${Strip} name="failures" values=${of.failures} minutes=${minutes} bad=${true} />
-    <div class="axis">${[0, 2, 4].map((n) => html`<span>${hour(n)}</span>`)}<span>now</span></div></div></section>`;
+    <div class="strips">${["starts", "ends", "failures"].map((name) => html`<${Strip} name=${name} values=${of[name]} minutes=${minutes} bad=${name === "failures"} marks=${marks} />`)}
+    <svg class="axis" aria-hidden="true">${marks.filter(([, x]) => x > 6 && x < 88).map(([text, x]) => html`<text x=${`${x.toFixed(1)}%`} y="12" text-anchor="middle">${text}</text>`)}<text x="100%" y="12" text-anchor="end">now</text></svg></div></section>`;
+}
+
+// A bar an hour; the last one is not over yet.
+export function Spark({ name, values = [] }) {
+  const total = values.reduce((a, b) => a + b, 0);
+  if (!total) return html`<span class="spark-none" aria-label=${`${name}: no start in the last day`} role="img"></span>`;
+  const most = Math.max(...values);
+  return html`<svg class="spark" viewBox=${`0 0 ${values.length * 5} 18`} preserveAspectRatio="none" role="img" aria-label=${`${name}: ${figure(total)} starts in the last day, ${figure(most)} in one hour at most`}><title>${figure(total)} starts, at most ${figure(most)} in one hour</title>
+    ${values.map((n, at) => { const height = n ? Math.max(1.5, (n / most) * 17) : 0.5; return html`<rect class=${at === values.length - 1 ? "last" : n ? null : "none"} x=${at * 5} width="4" y=${(18 - height).toFixed(1)} height=${height.toFixed(1)} />`; })}</svg>`;
 }

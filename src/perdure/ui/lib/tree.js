@@ -43,9 +43,16 @@ function folded(node) {
   const kids = [];
   for (const [name, group] of groups)
     if (group.length < FOLD) kids.push(...group);
-    else kids.push({ path: `${node.path}/${name}…`, name: `${group[0].name}…${group.at(-1).name}`, loop: true, own: [], pauses: [], kids: group });
+    else kids.push({ path: `${node.path}/${name}…`, name: range(group[0].name, group.at(-1).name), loop: true, own: [], pauses: [], kids: group });
   if (groups.size > 1) kids.sort((a, b) => first(a) - first(b));
   return { ...node, kids };
+}
+
+// "~0/hold" to "~11/hold" is "~0…~11/hold"; "hold" to "hold#12" is "hold…#12".
+function range(first, last) {
+  const number = /([~&#])(\d+)(?!.*[~&#]\d)/;
+  const end = last.match(number)?.[0] ?? last;
+  return number.test(first) ? first.replace(number, (begin) => `${begin}…${end}`) : `${first}…${end}`;
 }
 
 const first = (node) => (node.own.length ? node.own[0].opened : first(node.kids[0]));
@@ -58,18 +65,20 @@ function inside(node, found = []) {
 
 const holds = (node, location) => node.kids.some((kid) => kid.path === location || holds(kid, location));
 
-// The rows that are to be seen. `turned`: those that a person opened or closed. A scope is open, a loop is closed.
-export function rows(node, { turned, selected = "", more = () => null, depth = 0 }, found = []) {
+// The rows that are to be seen. `turned`: those that a person opened or closed. A scope is open, a loop is closed. Rows of
+// a child, and of its children, have its id before their locations.
+export function rows(node, { turned, selected = "", more = () => null, depth = 0, of = "" }, found = []) {
   for (const kid of node.kids) {
     const last = kid.own.at(-1);
     const below = more(last?.child);
+    const location = of ? `${of}: ${kid.path}` : kid.path;
     const can = kid.kids.length > 0 || (last?.child && last.kind === "child");
-    const open = can && ((turned.has(kid.path) !== (!kid.loop && kid.kids.length > 0)) || (selected !== "" && holds(kid, selected)));
+    const open = can && ((turned.has(location) !== (!kid.loop && kid.kids.length > 0)) || (!of && selected !== "" && holds(kid, selected)));
     const all = kid.own.length ? kid.own : inside(kid);
-    found.push({ location: kid.path, name: kid.name, depth, attempts: all, pauses: kid.pauses, scope: !kid.own.length, loop: kid.loop, of: kid.kids.length, can, open });
+    found.push({ location, name: kid.name, depth, attempts: all, pauses: kid.pauses, scope: !kid.own.length, loop: kid.loop, of: kid.kids.length, can, open, foreign: of });
     if (!open) continue;
-    rows(kid, { turned, selected, more, depth: depth + 1 }, found);
-    if (below) for (const each of rows(below, { turned, depth: depth + 1 })) found.push({ ...each, location: `${last.child}: ${each.location}`, foreign: last.child });
+    rows(kid, { turned, selected, more, depth: depth + 1, of }, found);
+    if (below) rows(below, { turned, more, depth: depth + 1, of: last.child }, found);
   }
   return found;
 }

@@ -1,28 +1,32 @@
 // One instance: why it waits, what was done, and the record of it.
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { get, instancePath, send } from "../lib/api.js";
-import { ago, command, figure, moment, span, visible } from "../lib/format.js";
+import { ago, command, count, figure, moment, quoted, span, visible } from "../lib/format.js";
 import { go, href, set } from "../lib/router.js";
-import { Bones, Cmd, Icon, Id, Json, Shape, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
+import { Bones, Cmd, Copy, Icon, Id, Json, Shape, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
 import { Dialog } from "../lib/dialog.js";
 import { calm, watch } from "../lib/stream.js";
 import { Data } from "../lib/data.js";
-import { Errors } from "../lib/errors.js";
+import { Alike, Errors } from "../lib/errors.js";
 import { Drawing } from "../lib/drawing.js";
 import { Operations } from "../lib/operations.js";
 import { Journal } from "../lib/journal.js";
 import { offer } from "../lib/palette.js";
+import { Sentence } from "../lib/reasons.js";
 import { Travel } from "../lib/travel.js";
 
 const SHAPES = { stuck: ["stuck", "stuck"], failed: ["failed", "failed"], completed: ["completed", "completed"], cancelled: ["cancelled", "cancelled"],
   step: ["running", "running"], queued: ["running", "queued"], held: ["running", "queued"], "no-engine": ["stuck", "stuck"], "unknown-workflow": ["stuck", "unknown"] };
 
 export default function Instance({ rest: id, query, setLive }) {
+  const loaded = useRef("");
   const { value, error, again } = useLoaded(async () => {
     const [show, why, operations, history] = await Promise.all(
       ["", "why", `operations?limit=${OPERATIONS}`, "history?limit=1000"].map((what) => get(...split(instancePath(id, what)))));
     const children = operations.operations.some((each) => each.kind === "child" && !each.closed) ? (await get(instancePath(id, "children"))).items : [];
-    return { show, why, operations: operations.operations.map((each) => queued(each, show)), history, total: operations.total, kin: Object.fromEntries(children.map((each) => [each.id, each.status])) };
+    const drawn = DRAWN.has(show.noun) && loaded.current !== id ? await pictures(id, show.noun, query) : {}; // with the rest, so that the page does not jump
+    loaded.current = id;
+    return { show, why, drawn, operations: operations.operations.map((each) => queued(each, show)), history, total: operations.total, kin: Object.fromEntries(children.map((each) => [each.id, each.status])) };
   }, [id]);
   const [verb, setVerb] = useState(null);
   const [answer, setAnswer] = useState(null);
@@ -46,16 +50,16 @@ export default function Instance({ rest: id, query, setLive }) {
   const operations = past ? past.operations : value.operations;
   const act = (name, given) => setVerb({ name, given: { answered: setAnswer, ...given }, entries: show.entries }); // of when the dialog opened: what came since is noticed
   return html`<div class="stack">
-  <${Head} show=${show} act=${act} history=${history} />
-  ${!travels && html`<${Why} show=${show} why=${why} act=${act} />`}
+  <${Head} show=${show} act=${act} history=${history} past=${travels} />
+  ${travels ? past && html`<${Then} past=${past} />` : html`<${Why} show=${show} why=${why} act=${act} />`}
   ${answer && html`<section class="sheet card" role="status"><header><h3>its answer</h3><span class="end"><button class="copy" type="button" aria-label="Close" onClick=${() => setAnswer(null)}><${Icon} name="close" /></button></span></header><div class="part"><${Json} value=${answer.answer} /></div></section>`}
   <${Travel} show=${value.show} history=${history} entry=${entry} past=${past} act=${act} />
   ${then.error && travels && html`<${Trouble} error=${then.error} />`}
-  <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} kin=${past ? {} : value.kin} total=${past ? operations.length : value.total} />
-  ${!travels && show.noun === "graph" && html`<${Report} id=${id} show=${show} />`}
-  ${!travels && show.noun === "playbook" && html`<${Marking} id=${id} show=${show} act=${act} />`}
+  <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} kin=${past ? {} : value.kin} total=${past ? operations.length : value.total} first=${value.drawn.picture} />
+  ${!travels && show.noun === "graph" && html`<${Report} id=${id} show=${show} first=${value.drawn.report} />`}
+  ${!travels && show.noun === "playbook" && html`<${Marking} id=${id} show=${show} act=${act} first=${value.drawn.marking} />`}
   <${Records} show=${show} why=${why} act=${act} history=${history} operations=${operations} query=${query} limit=${travels ? entry : 0} />
-</div>${verb && html`<${Act} ...${verb} id=${show.id} places=${[...new Set(operations.map((each) => each.location))].filter((each) => !each.includes("backoff#")).slice(-200)} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
+</div>${verb && html`<${Act} ...${verb} id=${show.id} stuck=${value.show.stuck_at} places=${[...new Set(operations.map((each) => each.location))].filter((each) => !each.includes("backoff#")).slice(-200)} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
 }
 
 const OPERATIONS = 10000; // of more, the last ones are read
@@ -75,27 +79,38 @@ const split = (path) => {
 
 const BUTTONS = [["send", "Send…", "send"], ["ask", "Ask…", "ask"], ["tag", "Tag…", "tag"], ["wake", "Wake", "wake"], ["retry", "Retry…", "retry"], ["rewind", "Rewind…", "rewind"], ["fork", "Fork…", "fork"]];
 
-function Head({ show, act, history }) {
+function Head({ show, act, history, past }) {
   const possible = (verb) => show.may[verb] === "";
   useEffect(() => offer([...BUTTONS, ["settle", "Settle…", "settle"], ["cancel", "Cancel…", "cancel"]].filter(([verb]) => possible(verb)).map(([verb, label, icon]) => ({ text: `${label.replace("…", "")} ${show.id}`, icon, run: () => act(verb) }))), [show]);
   const asked = history.asked["1"];
   const cut = show.workflow.length + 1;
   return html`<header class="inst-head">
-  <nav class="path" aria-label="Where"><a href=${href("/instances")}>Instances</a>${show.parent && html`<span>›</span><${Id} id=${show.parent} />`}<span>›</span><a href=${href("/instances", { q: `workflow:${show.workflow}` })}>${show.workflow}</a></nav>
+  <nav class="path" aria-label="Where"><a href=${href("/instances")}>Instances</a>${show.path.map((id) => html`<span aria-hidden="true">›</span><${Id} id=${id} />`)}<span aria-hidden="true">›</span><a href=${href("/instances", { q: `workflow:${quoted(show.workflow)}` })}>${visible(show.workflow)}</a></nav>
   <div class="head"><div class="title"><h1><span class="wf">${visible(show.id.slice(0, cut))}</span>${visible(show.id.slice(cut))}</h1><${Status} of=${show.status} stamp=${true} /></div>
-    <div class="end acts"><span class="btns">${BUTTONS.filter(([verb]) => possible(verb)).map(([verb, label, icon]) => html`<button class="btn" type="button" onClick=${() => act(verb)}><${Icon} name=${icon} />${label}</button>`)}</span>
+    <div class="end acts">${past ? html`<span class="muted">as it was at this entry</span>` : html`<span class="btns">${BUTTONS.filter(([verb]) => possible(verb)).map(([verb, label, icon]) => html`<button class="btn" type="button" onClick=${() => act(verb)}><${Icon} name=${icon} />${label}</button>`)}</span>
     <a class="btn quiet" href=${href("/compare", { a: show.id })}>Compare…</a>
-    ${possible("cancel") && html`<span class="btns"><button class="btn risk" type="button" onClick=${() => act("cancel")}><${Icon} name="cancel" />Cancel…</button></span>`}</div></div>
+    ${possible("cancel") && html`<span class="btns"><button class="btn risk" type="button" onClick=${() => act("cancel")}><${Icon} name="cancel" />Cancel…</button></span>`}`}</div></div>
   <dl class="meta"><div><dt>version</dt><dd><a class="mono" href=${href(`/workflows/${show.workflow}`)}>${show.version}</a></dd></div>
     ${show.generation > 1 && html`<div><dt>generation</dt><dd>${show.generation}</dd></div>`}
     <div><dt>started</dt><dd>${moment(show.started_at)}${asked && html` by <code>${visible(asked.by)}</code>`}</dd></div>
     <div><dt>changed</dt><dd>${ago(show.changed_at)}${ago(show.changed_at) === "now" ? "" : " ago"}</dd></div>
     ${show.ended_at && html`<div><dt>took</dt><dd>${span(Date.parse(show.ended_at) - Date.parse(show.started_at))}</dd></div>`}
-    <div><dt>entries</dt><dd>${show.entries}</dd></div><div><dt>number</dt><dd class="mono">@${show.instance}</dd></div>
-    ${Object.entries(show.tags).map(([name, value]) => html`<div><dt>${visible(name)}</dt><dd><code>${visible(value)}</code></dd></div>`)}</dl></header>`;
+    <div><dt>entries</dt><dd>${figure(show.entries)}</dd></div><div><dt>number</dt><dd class="mono">@${show.instance}</dd></div>
+    ${show.trace && html`<div><dt>trace</dt><dd class="keyed"><code title=${show.trace}>${show.trace.slice(0, 12)}</code><${Copy} text=${show.trace} label="Copy the trace" /></dd></div>`}
+    ${show.kept_until && html`<div><dt>kept until</dt><dd>${moment(show.kept_until)}</dd></div>`}
+    ${Object.entries(show.tags).map(([name, value]) => html`<div class="t"><dt title=${visible(name)}>${visible(name)}</dt><dd><a class="mono" title="All with this tag" href=${href("/instances", { q: `tag.${name}:${quoted(value)}` })}>${visible(value)}</a></dd></div>`)}</dl></header>`;
 }
 
-const TITLES = { running: "It runs.", waiting: "It waits.", stuck: "It is stuck, and needs a person.", completed: "It has completed.", failed: "It has failed.", cancelled: "It was cancelled." };
+const TITLES = { running: "It runs.", waiting: "It waits.", completed: "It has completed.", failed: "It has failed.", cancelled: "It was cancelled." };
+const NUMBERS = ["no place", "one place", "two places", "three places", "four places", "five places", "six places"];
+const places = (n) => NUMBERS[n] ?? `${figure(n)} places`;
+
+// What a person sees first: how it stands, in one sentence.
+function title(show, why) {
+  if (show.status === "stuck") return show.waiting.length ? `It is stuck at one place, and waits at ${places(show.waiting.length).replace(/ places?$/, (word) => (show.waiting.length === 1 ? " other" : " others"))}.` : "It is stuck, and needs a person.";
+  if (show.status === "waiting" && why.reasons.length > 1) return `It waits at ${places(why.reasons.length)}.`;
+  return TITLES[show.status] ?? `It is ${show.status}.`;
+}
 const LABELS = { send: "Send…", wake: "Wake", retry: "Retry…", settle: "Settle…", rewind: "Rewind…" };
 
 // The button of an advice, if its verb is possible now.
@@ -116,26 +131,57 @@ function button(show, act, advice, reason) {
 const buttons = (show, act, reason) => [...new Map(reason.todo.map((advice) => [advice.command[0], advice]).reverse()).values()].reverse().map((advice) => button(show, act, advice, reason));
 const Ways = ({ show, why, act }) => why.reasons.flatMap((reason) => buttons(show, act, reason));
 
+const named = (reason, show) => [reason.waiting?.location, ...(reason.waiting?.what.split(", ") ?? []), show.stuck_at, show.workflow, show.version, ...reason.todo.flatMap((advice) => advice.command.slice(1).filter((word) => /^[a-z]/i.test(word)))];
+
+const CODE = /^\s*(if|else|await|async|with|for|return|perdure)\b.*[(:.]/;
+
+// A sentence, or a line of the code that would help.
+function Advice({ of }) {
+  if (CODE.test(of.text)) return html`<code class="line">${visible(of.text)}</code>`;
+  const text = of.text[0].toUpperCase() + of.text.slice(1);
+  return html`<p class="second">${visible(text)}${of.command.length ? ":" : /[.:!?]$/.test(text) ? "" : "."}</p>`;
+}
+
 function Why({ show, why, act }) {
-  return html`<section class=${`why-panel is-${show.status}`} aria-labelledby="h-why"><header><h2 id="h-why">${TITLES[show.status] ?? `It is ${show.status}.`}</h2>
-    ${show.status === "stuck" && html`<span class="end"><a href=${href("/instances", { q: `status:stuck error_type:${show.error?.type}` })}>All with the same error</a></span>`}</header>
+  return html`<section class=${`why-panel is-${show.status}`} aria-labelledby="h-why"><header><h2 id="h-why">${title(show, why)}</h2>
+    ${["stuck", "failed"].includes(show.status) && show.reason && html`<span class="end"><${Alike} show=${show} /></span>`}</header>
   <ol class="why-list">${why.reasons.map((reason) => {
     const [ink, shape] = SHAPES[reason.kind] ?? ["waiting", "waiting"];
-    return html`<li><span class=${`no st st-${ink}`}><${Shape} name=${shape} /></span><div class="say"><p>${visible(reason.text)}</p>
-      ${reason.todo.map((advice) => html`${advice.text && html`<p class="second">${visible(advice.text[0].toUpperCase() + advice.text.slice(1))}</p>`}${advice.command.length > 0 && html`<${Cmd} text=${command(...advice.command)} />`}`)}</div>
+    return html`<li><span class=${`no st st-${ink}`}><${Shape} name=${reason.kind === "stuck" && show.error?.type === "OutcomeUnknown" ? "unknown" : shape} /></span><div class="say"><p><${Sentence} text=${reason.text} names=${named(reason, show)} /></p>
+      ${reason.todo.map((advice) => html`<div class="way">${advice.text && html`<${Advice} of=${advice} />`}${advice.command.length > 0 && html`<${Cmd} text=${command(...advice.command)} />`}</div>`)}</div>
       <div class="do">${buttons(show, act, reason)}</div></li>`;
   })}</ol></section>`;
+}
+
+// What was open at an entry of the past.
+function Then({ past }) {
+  const open = past.operations.filter((each) => !each.closed);
+  return html`<section class=${`why-panel is-${past.status}`} aria-label="Then"><header><h2>At entry ${past.entry}, ${moment(past.at)}, it was ${past.status}.</h2><span class="end muted">${count(open.length, "operation")} open</span></header>
+    ${open.length > 0 && html`<ul class="why-list">${open.slice(0, 6).map((each) => html`<li><span class="no"><${Shape} name=${each.kind === "step" ? "running" : "waiting"} /></span><div class="say"><p>${each.kind} <code>${visible(each.location)}</code>${each.attempt > 1 && `, attempt ${each.attempt}`}, ${each.opened === past.entry ? "opened by this entry" : `since ${span(Date.parse(past.at) - Date.parse(each.opened_at))}`}</p></div></li>`)}</ul>`}</section>`;
 }
 
 // ---- operations, as a tree or as a drawing
 
 const DRAWN = new Set(["graph", "playbook", "process"]);
 
+const marking = async (id) => { const [tokens, ctx] = await Promise.all([get(instancePath(id, "tokens")), get(instancePath(id, "ctx"))]); return { tokens, ctx }; };
+
+// What an instance with a drawing shows besides its operations. What cannot be had is told where it would stand.
+async function pictures(id, noun, query) {
+  const none = () => undefined;
+  const [picture, report, tokens] = await Promise.all([
+    query.get("view") !== "tree" && !query.get("entry") ? get(instancePath(id, "drawing")).catch(none) : undefined,
+    noun === "graph" ? get(instancePath(id, "report")).catch(none) : undefined,
+    noun === "playbook" ? marking(id).catch(none) : undefined,
+  ]);
+  return { picture, report, marking: tokens };
+}
+
 // The same operations as a tree with a timeline, or as a drawing of the definition with what became of each part.
-function Work({ id, show, query, entry, ...rest }) {
+function Work({ id, show, query, entry, first, ...rest }) {
   const drawn = DRAWN.has(show.noun);
   const view = drawn && query.get("view") !== "tree" ? "drawing" : "tree";
-  const picture = useLoaded(() => (view === "drawing" ? get(instancePath(id, "drawing"), { at: entry || "" }) : Promise.resolve(null)), [id, view, entry, show.entries]);
+  const picture = useLoaded(() => (view === "drawing" ? get(instancePath(id, "drawing"), { at: entry || "" }) : Promise.resolve(null)), [id, view, entry, show.entries], first);
   const seg = drawn && html`<span class="seg"><button type="button" aria-pressed=${view === "drawing"} onClick=${() => set({ view: "" })}>Drawing</button><button type="button" aria-pressed=${view === "tree"} onClick=${() => set({ view: "tree" })}>Tree and timeline</button></span>`;
   if (view === "tree") return html`<${Operations} show=${show} query=${query} seg=${seg} ...${rest} />`;
   return html`<div class="stack">${picture.value ? html`<${Drawing} seg=${seg} picture=${picture.value.picture} name=${id} selected=${query.get("at")} choose=${(location) => set({ at: location, view: "tree" })} />` : picture.error ? html`<${Trouble} error=${picture.error} />` : html`<${Bones} rows=${6} />`}</div>`;
@@ -145,8 +191,8 @@ const ENDED = { completed: "ok", partial: "ok", failed: "error", cancelled: "can
 const used = (of) => Object.entries(of ?? {}).map(([name, n]) => (name === "wall" ? span(n * 1000) : `${figure(n)} ${name}`)).join(", ");
 
 // The nodes of a graph: what became of each, what it used of its budget, whether its result is trusted, what was denied.
-function Report({ id, show }) {
-  const { value, error } = useLoaded(() => get(instancePath(id, "report")), [id, show.entries]);
+function Report({ id, show, first }) {
+  const { value, error } = useLoaded(() => get(instancePath(id, "report")), [id, show.entries], first);
   if (!value) return error ? html`<p class="muted">${error.message}</p>` : html`<${Bones} rows=${4} />`;
   return html`<section class="sect nodes" aria-label="Nodes"><div class="sect-head"><h2>Nodes</h2><span class="muted">${value.nodes.length}${used(value.used) && `, ${used(value.used)} used`}</span></div><div class="scroll"><table class="ledger flush"><thead><tr><th>node</th><th>outcome</th><th>reason</th><th>trust</th><th class="num">used</th><th class="num">runs</th><th class="num">opened</th></tr></thead><tbody>
     ${value.nodes.map((row) => html`<tr key=${row.node}><td class="mono" title=${row.submitter ? `submitted by ${row.submitter}` : null}>${visible(row.node)}</td><td class="nowrap"><${Status} of=${row.outcome ? ENDED[row.outcome] ?? row.outcome : row.status === "open" ? "running" : "none"} /></td><td class="second">${visible(row.reason ?? "")}</td><td class=${row.trust === "trusted" ? "muted" : "st-stuck"}>${visible(row.trust ?? "")}</td><td class="num">${used(row.used)}</td><td class="num">${row.attempts}</td><td class="num muted">${row.opened_at ? moment(row.opened_at) : ""}</td></tr>`)}</tbody></table></div>
@@ -154,8 +200,8 @@ function Report({ id, show }) {
 }
 
 // Where the tokens of a playbook stand, and what its gates read.
-function Marking({ id, show, act }) {
-  const { value } = useLoaded(async () => { const [tokens, ctx] = await Promise.all([get(instancePath(id, "tokens")), get(instancePath(id, "ctx"))]); return { tokens, ctx }; }, [id, show.entries]);
+function Marking({ id, show, act, first }) {
+  const { value } = useLoaded(() => marking(id), [id, show.entries], first);
   if (!value || (!value.tokens.tokens.length && value.ctx.state === null)) return null;
   return html`<div class="data-grid"><section class="sheet card" aria-label="Tokens"><header><h3>tokens</h3><span class="end muted">${Object.entries(value.tokens.counts).filter(([, n]) => n).map(([name, n]) => `${n} ${name}`).join(", ")}</span></header><div class="part"><table class="tries"><thead><tr><th>token</th><th>step</th><th>state</th></tr></thead><tbody>${value.tokens.tokens.map((each) => html`<tr><td class="mono">${each.id}</td><td class="mono">${visible(each.step)}</td><td>${visible(each.state)}</td></tr>`)}</tbody></table></div></section>
     <section class="sheet card" aria-label="ctx"><header><h3>ctx</h3><span class="end">${value.ctx.ctx_version !== null && html`<span class="muted">version ${value.ctx.ctx_version}</span>`}${show.may.send === "" && value.ctx.state !== null && html`<button class="btn small" type="button" onClick=${() => act("patch", { words: Object.entries(value.ctx.state).slice(0, 1).map(([name, each]) => `${name}=${JSON.stringify(each)}`) })}>Patch…</button>`}</span></header><div class="part"><${Json} value=${value.ctx.state} /></div></section></div>`;
@@ -167,7 +213,7 @@ function Records({ show, why, act, history, operations, query, limit }) {
   const errors = operations.filter((each) => each.error);
   const tab = query.get("tab") ?? "journal";
   const values = valuesOf(show);
-  const tabs = [["journal", "Journal", history.entries], ["data", "Data", values.length], ["errors", "Errors", errors.length + (show.error ? 1 : 0)]];
+  const tabs = [["journal", "Journal", limit || history.entries], ["data", "Data", values.length], ["errors", "Errors", errors.length + (show.error ? 1 : 0)]];
   return html`<section class="sect" aria-label="Records"><div class="tabs" role="tablist" aria-label="Records">${tabs.map(([name, text, n]) => html`<a href=${href(location.pathname.slice(document.body.dataset.root.length), { ...Object.fromEntries(query), tab: name })} role="tab" aria-selected=${tab === name}>${text} <span class="n">${n}</span></a>`)}</div>
   ${tab === "journal" ? html`<${Journal} history=${history} show=${show} operations=${operations} query=${query} limit=${limit} />` : tab === "data" ? html`<${Data} values=${values} query=${query} whole=${(name) => whole(show.id, limit, name)} />` : html`<${Errors} show=${show} errors=${errors} ways=${limit ? null : html`<${Ways} show=${show} why=${why} act=${act} />`} />`}</section>`;
 }
@@ -189,11 +235,11 @@ async function whole(id, entry, name) {
 
 // ---- what can be done, each with its command
 
-function Act({ name, given, id, entries, places, close }) {
+function Act({ name, given, id, entries, stuck, places, close }) {
   const last = useRef(entries);
   const on = (verb) => instancePath(id, verb);
   const reason = { name: "reason", label: "Reason", optional: true, help: "Recorded in the journal, with your name." };
-  const place = { name: "location", label: "Location", value: given.location ?? places.at(-1), options: places.length ? places : undefined, dry: true };
+  const place = { name: "location", label: "Location", value: given.location ?? (name === "settle" && stuck ? stuck : places.at(-1)), options: name === "settle" && stuck ? [stuck] : places.length ? places : undefined, dry: true };
   const why = (g) => ({ "if-match": `"${last.current}"`, ...(g.reason ? { "x-reason": g.reason } : {}) });
   const parsed = (text) => (text?.trim() ? JSON.parse(text) : null);
   const post = (verb, body) => (g, plan) => ["POST", on(verb), { ...body(g), ...(plan ? { plan } : {}) }, why(g)];
