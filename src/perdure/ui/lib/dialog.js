@@ -1,5 +1,5 @@
 // A dialog for one verb: what the dry run says, its fields, a reason, and the command and the request that do the same.
-import { html, useState, useEffect, useLayoutEffect, useRef } from "./html.js";
+import { html, useState, useEffect, useRef, useModal } from "./html.js";
 import { figure, visible } from "./format.js";
 import { send } from "./api.js";
 import { Cmd, Icon, Request, Shape, Trouble } from "./parts.js";
@@ -21,11 +21,7 @@ export function Dialog({ title, says, preview, fields = [], request, run, cmd, l
     const later = setTimeout(look, asked === first.current ? 0 : 300); // not at every key
     return () => { gone = true; clearTimeout(later); };
   }, [asked]);
-  useLayoutEffect(() => {
-    const before = document.activeElement;
-    box.current.showModal();
-    return () => before?.focus?.();
-  }, []);
+  useModal(box);
   const submit = async (event) => {
     event.preventDefault();
     const wrong = problems(fields, given);

@@ -4,4 +4,14 @@ import htm from "../vendor/htm.js";
 
 export const html = htm.bind(h);
 export { h, render, Fragment };
+import { useLayoutEffect } from "../vendor/hooks.js";
 export { useState, useEffect, useRef, useLayoutEffect, useMemo, useCallback } from "../vendor/hooks.js";
+
+// A dialog is open before the next key is pressed; what had the focus has it again afterwards.
+export function useModal(box) {
+  useLayoutEffect(() => {
+    const before = document.activeElement;
+    box.current.showModal();
+    return () => before?.focus?.();
+  }, []);
+}

@@ -1,5 +1,5 @@
 // Keys of all pages: `/` search, `g` and a letter for a page, `j k` rows, `x` select, `?` help, Ctrl-K anything.
-import { html, useEffect } from "./html.js";
+import { html, useModal, useRef } from "./html.js";
 import { go, href } from "./router.js";
 
 export function keys(pages, { help, palette }) {
@@ -37,8 +37,9 @@ const GROUPS = (pages) => [
 ];
 
 export function Keys({ pages, close }) {
-  useEffect(() => { document.querySelector("#keys").showModal(); }, []);
-  return html`<dialog class="dialog wide" id="keys" aria-labelledby="h-keys" onClose=${close}><header><h2 id="h-keys">Keys</h2></header>
+  const box = useRef(null);
+  useModal(box);
+  return html`<dialog class="dialog wide" id="keys" ref=${box} aria-labelledby="h-keys" onClose=${close}><header><h2 id="h-keys">Keys</h2></header>
     <div class="part keys">${GROUPS(pages).map(([name, rows]) => html`<section><h3 class="label">${name}</h3><dl class="facts">${rows.map(([key, text]) => html`<dt>${key.split(" ").map((each) => html`<kbd>${each}</kbd> `)}</dt><dd>${text}</dd>`)}</dl></section>`)}</div>
     <footer><button class="btn first" type="button" onClick=${close}>Close</button></footer></dialog>`;
 }

@@ -1,5 +1,5 @@
 // Ctrl-K: any page, any verb of this page, any instance, by typing a part of its name.
-import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { html, useEffect, useRef, useState, useModal } from "./html.js";
 import { get } from "./api.js";
 import { visible } from "./format.js";
 import { go, href } from "./router.js";
@@ -35,12 +35,8 @@ export function Palette({ pages, more, close }) {
   const [workflows, setWorkflows] = useState([]);
   const [at, setAt] = useState(0);
   const box = useRef(null);
-  useLayoutEffect(() => { // before the next key is pressed
-    const before = document.activeElement;
-    box.current.showModal();
-    get("/workflows").then((answer) => setWorkflows(answer.items), () => {});
-    return () => before?.focus?.();
-  }, []);
+  useModal(box);
+  useEffect(() => { get("/workflows").then((answer) => setWorkflows(answer.items), () => {}); }, []);
   useEffect(() => {
     let gone = false;
     const later = setTimeout(() => search(text.trim()).then((items) => gone || setFound(items)), 120);

@@ -1,5 +1,5 @@
 // A definition that is data: typed beside its line numbers, checked while it is typed, put, and activated after a preview.
-import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { html, useEffect, useLayoutEffect, useRef, useState, useModal } from "./html.js";
 import { part, send } from "./api.js";
 import { command, count, figure, visible } from "./format.js";
 import { Cmd, Request, Shape, Trouble } from "./parts.js";
@@ -16,12 +16,10 @@ export function Put({ kept = "", name = "", close }) {
   const [compare, setCompare] = useState(false);
   const [error, setError] = useState(null);
   const [box, area, nums] = [useRef(null), useRef(null), useRef(null)];
+  useModal(box);
   useLayoutEffect(() => {
-    const before = document.activeElement;
-    box.current.showModal();
     area.current.setSelectionRange(0, 0);
     area.current.scrollTop = 0;
-    return () => before?.focus?.();
   }, []);
   useEffect(() => {
     if (!text.trim()) return setFound(null);

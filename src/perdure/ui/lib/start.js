@@ -1,5 +1,5 @@
 // Start an instance: a form from the parameters of the workflow, and the JSON that it means beside it.
-import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { html, useEffect, useRef, useState, useModal } from "./html.js";
 import { get, part, send } from "./api.js";
 import { command, json, visible } from "./format.js";
 import { go, href } from "./router.js";
@@ -26,11 +26,7 @@ function Asked({ name, schema, close }) {
   const [wrong, setWrong] = useState({});
   const [error, setError] = useState(null);
   const box = useRef(null);
-  useLayoutEffect(() => {
-    const before = document.activeElement;
-    box.current.showModal();
-    return () => before?.focus?.();
-  }, []);
+  useModal(box);
   const said = text ?? json(checked(schema, value)[0], 1);
   const edit = (event) => {
     setText(event.target.value);
