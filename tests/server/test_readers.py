@@ -11,13 +11,18 @@ import pytest
 
 import perdure
 from perdure.access.model import Grant
+from perdure.app.definitions import stored_one
 from perdure.kernel.events import Address
+from perdure.kernel.workflows import Workflows
 from perdure.ports.seen import error_of, result_of
 from perdure.ports.store import Filter
+from perdure.processes import Complete, Process, start
+from perdure.runtime.client import Client
+from perdure.runtime.connections import RemoteConnection
 from perdure.runtime.history import Reader, value_of
 from perdure.server.readers import LINE_BYTES, FoldedHistory, Histories
 from perdure.views.instance_at import instance_at
-from perdure.views.look import shown_error, shown_wait
+from perdure.views.look import look, shown_error, shown_wait
 from tests.server.site import ALL, OPERATOR, VIEWER, run
 
 API = "/api/v1"
@@ -260,3 +265,31 @@ def test_a_read_never_holds_up_a_commit(tmp_path, sql):
 
     assert len(listed) == 5
     assert rest
+
+
+class Counted:
+    """The questions of a database, and how many were asked."""
+
+    def __init__(self, queries):
+        self._queries, self.count = queries, 0
+
+    def __getattr__(self, name):
+        self.count += 1
+        return getattr(self._queries, name)
+
+
+async def test_what_a_show_reads_does_not_grow_with_the_definitions_of_the_database():
+    """Of an instance that waits, whose code the database may have."""
+
+    async def questions(definitions):
+        async with perdure.open(":memory:", workflows=[counting]) as engine:
+            for n in range(definitions):
+                await engine.processes.put(Process(f"p-{n}", version="1.0.0", steps=[Complete(start.n)]))
+            await counted(engine, "c", 1)
+            asked = Counted(engine.queries)
+            head = await asked.head(Address("counting", "c"))
+            client = Client(RemoteConnection(asked), Workflows(), restore=stored_one)
+            await look(asked, head, code=client.code)
+        return asked.count
+
+    assert await questions(6) == await questions(1)

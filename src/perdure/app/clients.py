@@ -14,7 +14,7 @@ from perdure.runtime.client import Client
 from perdure.runtime.connections import RemoteConnection
 from perdure.runtime.startable import Startable
 
-from .definitions import stored
+from .definitions import stored_one
 from .dialects import read_catalog, registered
 from .engine import open
 from .entrance import entrance
@@ -30,11 +30,11 @@ async def connect(url: str | os.PathLike[str], *, workflows: Iterable[Any] = ())
         from .fleets import connected
 
         async with connected(str(url)) as connection:
-            yield Client(connection, cast(Workflows[Startable[Any]], known), read_catalog, stored)
+            yield Client(connection, cast(Workflows[Startable[Any]], known), read_catalog, stored_one)
         return
     store = connect_store(url)
     try:
-        yield Client(RemoteConnection(store), cast(Workflows[Startable[Any]], known), read_catalog, stored)
+        yield Client(RemoteConnection(store), cast(Workflows[Startable[Any]], known), read_catalog, stored_one)
     finally:
         store.close()
 

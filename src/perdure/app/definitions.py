@@ -135,15 +135,8 @@ class DefinitionFollower:
         return self._known.exactly(name, version) is None and (name, version) not in self._tried
 
 
-async def stored(queries: Queries) -> Workflows[Any]:
-    """The workflows whose definitions the database has, for a client without code."""
-    known: Workflows[Any] = Workflows()
-    await restored(queries, known, [])
-    return known
-
-
-async def stored_one(queries: Queries, name: str, version: str) -> Workflow | None:
-    """The workflow of one definition that the database has, by the version that its instances record."""
+async def stored_one(queries: Queries, name: str, version: str = "") -> Workflow | None:
+    """The workflow of a definition that the database has: of a version, with or without its hash, or the active one."""
     found = await load.stored(queries, name, version.partition("+")[0])
     workflow = None if found is None else restored_one(found, [])
-    return workflow if workflow is not None and workflow.version == version else None
+    return None if workflow is None or ("+" in version and workflow.version != version) else workflow

@@ -44,7 +44,7 @@ from perdure.tools import find as find_tool
 from perdure.tools import names as tool_names
 from perdure.tools.handler import enter
 
-from .definitions import DefinitionFollower, DefinitionLoader, restored, restored_one, stored
+from .definitions import DefinitionFollower, DefinitionLoader, restored, restored_one, stored_one
 from .dialects import begin, built_in, checked, enclosure_of, read_catalog, registered
 from .dispatch import Dispatch, Dispatching
 from .effects import Effects
@@ -70,7 +70,7 @@ class Engine(Client):
         restore: Callable[[Stored], Workflow | None],
         secrets: Secrets | None = None,
     ) -> None:
-        super().__init__(connection, workflows, read_catalog, stored)
+        super().__init__(connection, workflows, read_catalog, stored_one)
         self._secrets = secrets or EnvironmentSecrets()
         self._running = running
         self._restore_one = restore

@@ -18,6 +18,7 @@ from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address, Parent, ReceiptArrived, Started
 from perdure.kernel.outside import KIND
 from perdure.kernel.receipt import ReceiptSignature
+from perdure.kernel.rows import StoredInstance
 from perdure.kernel.status import TERMINAL, Status
 from perdure.kernel.tags import TagValue
 from perdure.kernel.workflows import OWN, Workflows
@@ -62,7 +63,8 @@ Reuse = Literal["failed", "always"]
 class Client(Speaker):
     """Starts instances and finds them again. See `perdure.open` and `perdure.connect`.
 
-    `catalog` reads what the ruler takes from outside, `restore` the workflows whose definitions the database has.
+    `catalog` reads what the ruler takes from outside, `restore` one definition of the database: a version, or the
+    active one.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Client(Speaker):
         connection: Connection,
         workflows: Workflows[Startable[Any]],
         catalog: Callable[[bytes | None], Catalog] | None = None,
-        restore: Callable[[Queries], Awaitable[Workflows[Any]]] | None = None,
+        restore: Callable[[Queries, str, str], Awaitable[Any]] | None = None,
     ) -> None:
         super().__init__(connection)
         self._workflows = workflows
@@ -271,32 +273,31 @@ class Client(Speaker):
         address = Address(name, checked_route_key(key))
         if at_least is not None:
             await self._connection.reached(checked_entry(at_least, "at_least"))
-        known = self._workflows if name in self._workflows else await self._stored()
         if at is None:
-            return read_state(known, await record_now(self._connection.queries, address))
-        height = await self._connection.queries.height()
-        if checked_entry(at, "at") > height:
+            return await self._read_state(await record_now(self._connection.queries, address))
+        if checked_entry(at, "at") > (height := await self._connection.queries.height()):
             raise CallerError(f"at={at}: the journal ends with entry {height}; at_least={at} waits for it")
-        return read_state(known, await record_at(self._connection.queries, address, at))
+        return await self._read_state(await record_at(self._connection.queries, address, at))
+
+    async def _read_state(self, record: StoredInstance | None) -> Any:
+        known = self._workflows
+        if record is not None and record.head.workflow not in known:
+            known = Workflows(filter(None, [await self.code(record.head.workflow, record.head.version)]))
+        return read_state(known, record)
 
     async def code(self, name: str, version: str = "") -> Any:
         """The workflow that this process, or else the database, has; without a version the active one. None: none."""
-        for known in (self._workflows, await self._stored()):
-            found = known.exactly(name, version) if version else known.active(name)
-            if found is not None:
-                return found
-        return None
+        found = self._workflows.exactly(name, version) if version else self._workflows.active(name)
+        return found or await self._restored(self._connection.queries, name, version)
 
-    async def _restored(self, queries: Queries, name: str, version: str) -> Any:
-        """The workflow of one definition. Its version has the hash of its bytes, so it is read once."""
-        if (name, version) not in self._definitions:
-            known: Workflows[Any] = Workflows() if self._restore is None else await self._restore(queries)
-            self._definitions[name, version] = known.exactly(name, version)
-        return self._definitions[name, version]
-
-    async def _stored(self) -> Workflows[Any]:
-        """The workflows whose definitions the database has."""
-        return Workflows() if self._restore is None else await self._restore(self._connection.queries)
+    async def _restored(self, queries: Queries, name: str, version: str = "") -> Any:
+        """The workflow of a definition that the database has. A version names its bytes, so it is read once."""
+        found = self._definitions.get((name, version))
+        if found is None and self._restore is not None:
+            found = await self._restore(queries, name, version)
+            if found is not None and "+" in version:
+                self._definitions[name, version] = found
+        return found
 
     async def instances(
         self,
@@ -489,7 +490,7 @@ class Client(Speaker):
     async def _find(self, workflow: Startable[Any] | str) -> Startable[Any]:
         """A workflow that this client does not have: the engine of the database may."""
         name = workflow if isinstance(workflow, str) else workflow.name
-        if isinstance(workflow, str) and (stored := (await self._stored()).active(name)) is not None:
+        if isinstance(workflow, str) and (stored := await self._restored(self._connection.queries, name)) is not None:
             return cast(Startable[Any], stored)
         rows = Workflows(await self._connection.queries.workflows())
         row = rows.newest(name)

@@ -44,7 +44,7 @@ class FoldedHistory:
         self.operations, self.past = Operations(), PastStates()
         self.reader = Reader(None, (self.operations, self.past, self))
         self.lines: list[Line] = []
-        self.size = 0
+        self.size = self.counted = 0
         self.lock = asyncio.Lock()
 
     def heard(self, line: Line, entry: Entry, instance: Instance, changed: Changed) -> None:
@@ -92,6 +92,7 @@ class Histories:
     def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
         self._kept: OrderedDict[int, FoldedHistory] = OrderedDict()
         self._kept_bytes = kept_bytes
+        self._size = 0
         self.folded = 0
 
     async def cut(self, queries: Queries, head: HeadRow, work: Callable[[FoldedHistory], T]) -> T:
@@ -106,7 +107,7 @@ class Histories:
                 if self._kept.get(head.id) is not known:  # its fold was cut while this request waited
                     continue
                 if head.reason == FORGOTTEN:
-                    self._kept.pop(head.id, None)
+                    self._drop(head.id)
                     known = FoldedHistory()
                 folded = False
                 try:
@@ -115,9 +116,9 @@ class Histories:
                     answer = await aside(len(known.lines), work, known)
                 except BaseException as error:  # a cancelled request leaves its fold to the thread that goes on with it
                     if not folded or not isinstance(error, Exception):
-                        self._kept.pop(head.id, None)
+                        self._drop(head.id)
                     raise
-            self._make_room(head.id)
+            self._make_room(head.id, known)
             return answer
 
     async def _go_on(self, queries: Queries, head: HeadRow, known: FoldedHistory) -> None:
@@ -134,9 +135,14 @@ class Histories:
         self.folded += len(rows)
         await aside(len(rows), known.fold, rows)
 
-    def _make_room(self, but: int) -> None:
-        size = sum(each.size for each in self._kept.values())
-        for id in [each for each in self._kept if each != but]:
-            if size <= self._kept_bytes:
-                return
-            size -= self._kept.pop(id).size
+    def _make_room(self, id: int, read: FoldedHistory) -> None:
+        """The history that was just read is the last one, and stays."""
+        if self._kept.get(id) is read:
+            self._size += read.size - read.counted
+            read.counted = read.size
+        while self._size > self._kept_bytes and (first := next(iter(self._kept))) != id:
+            self._drop(first)
+
+    def _drop(self, id: int) -> None:
+        gone = self._kept.pop(id, None)
+        self._size -= 0 if gone is None else gone.counted

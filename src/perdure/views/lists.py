@@ -32,6 +32,9 @@ PAGE_MAX: Final = 500
 READ_MAX: Final = 250
 """Heads that are judged at once: the loop does nothing else meanwhile."""
 
+SPARE: Final = 10
+"""Heads beyond a page: one tells that there is more, and some may be built-in ones, which no list shows."""
+
 FEW: Final = 10
 """Where fewer than one in so many heads fit, another index is looked for."""
 
@@ -89,7 +92,7 @@ async def page(
     where = await resolved(queries, where)
     place = _ordered(where) if by_change else place_of
     found: dict[int, HeadRow] = {}  # one that changes meanwhile may be in two lists
-    began, looked, size, narrowed = time.monotonic(), 0, limit + 1, False
+    began, looked, size, narrowed = time.monotonic(), 0, limit + SPARE, False
     lists = [_List(filter, before) for filter in filters(where, limit, by_change)]
     while True:
         heads, before = await _read_on(queries, lists, size, oldest, place)

@@ -109,7 +109,7 @@ async def look(
         error=shown_error(error_of(state)),
         stuck_at=state.stuck.location if state.stuck is not None else None,
         parts=UNSET if parts is None else parts,
-        state=UNSET if head.reason == FORGOTTEN else await _state(queries, head),
+        state=UNSET if head.reason == FORGOTTEN else await _state(queries, head, code),
         kept_until=await _kept_until(queries, head),
         forgotten=True if head.reason == FORGOTTEN else UNSET,
     )
@@ -122,8 +122,10 @@ async def _kept_until(queries: Queries, head: HeadRow) -> datetime | UnsetType:
     return UNSET if until is None else when(until)
 
 
-async def _state(queries: Queries, head: HeadRow) -> Any:
-    workflow = await stored_one(queries, head.workflow, head.version)
+async def _state(queries: Queries, head: HeadRow, code: FindCode | None) -> Any:
+    workflow = await (
+        stored_one(queries, head.workflow, head.version) if code is None else code(head.workflow, head.version)
+    )
     if workflow is None or not getattr(workflow, "keeps_state", False):
         return UNSET
     record = await record_now(queries, head.id)

@@ -179,7 +179,7 @@ async def show(calling: Calling, given: Id) -> InstanceDetail:
     policy, _ = await words_for(calling.client.queries, head.workflow, False)
     about = summary(head)
     if found.state is UNSET:
-        found = msgspec.structs.replace(found, state=await state_by_messages(calling, head))
+        found = msgspec.structs.replace(found, state=await state_by_messages(calling, head, policy))
     return InstanceDetail(
         **{field: getattr(found, field) for field in ShownInstance.__struct_fields__},
         instance=str(head.id),
@@ -209,12 +209,11 @@ async def _path(calling: Calling, head: HeadRow) -> list[str]:
     return found[::-1]
 
 
-async def state_by_messages(calling: Calling, head: HeadRow, at: int | None = None) -> Any:
+async def state_by_messages(calling: Calling, head: HeadRow, policy: Policy, at: int | None = None) -> Any:
     """The state of an instance that messages make, now or at an entry of the journal.
 
     UNSET: something else made it, or its code is not here.
     """
-    policy, _ = await words_for(calling.client.queries, head.workflow, False)
     if policy.created != "message":
         return UNSET
     try:

@@ -18,6 +18,7 @@ from perdure.runtime.bulk import handle_of
 from perdure.verbs.read import TraceAnswer, TraceParams, trace
 from perdure.views.find import readings
 from perdure.views.instance_at import PastInstance, instance_at
+from perdure.views.reasons import words_for
 from perdure.views.trace import TraceNode
 
 from ..calling import Calling, id_of, unknown
@@ -42,7 +43,8 @@ async def at(calling: Calling, given: AtQuery) -> PastInstance:
         ),
     )
     calling.rows = len(found.operations)
-    return replace(found, state=await state_by_messages(calling, head, int(found.seq)))
+    policy, _ = await words_for(calling.client.queries, head.workflow, False)
+    return replace(found, state=await state_by_messages(calling, head, policy, int(found.seq)))
 
 
 class DrawingQuery(msgspec.Struct, frozen=True):
