@@ -1,11 +1,14 @@
-"""What all tests share: an `async def` test is run on a loop of its own, no example is held to a time, and there is a
-PostgreSQL for those that want one.
+"""What all tests share: an `async def` test is run on a loop of its own, no example is held to a time, files are in
+memory, and there is a PostgreSQL for those that want one.
 """
 
 import asyncio
+import gc
 import inspect
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -25,10 +28,24 @@ settings.register_profile("perdure", deadline=None, derandomize=not LONG, max_ex
 settings.load_profile("perdure")
 
 
+MEMORY, ROOM_BYTES = "/dev/shm", 4 << 30
+
+
+def pytest_configure() -> None:
+    """Temporary files wait for no disk, where there is room in memory: no test cuts the power. TMPDIR has the say."""
+    if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM_BYTES:
+        os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
+
+
 def pytest_collection_finish() -> None:
-    """From here on no bytecode is kept: a module that a test writes twice in a second would stay the first one."""
+    """From here on no bytecode is kept: a module that a test writes twice in a second would stay the first one.
+
+    And the garbage collector no longer looks at what is there: nine thousand tests and all that they import.
+    """
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

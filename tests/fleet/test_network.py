@@ -28,6 +28,7 @@ async def load(client: Client, ledger: Path) -> AsyncIterator[None]:
         while True:
             await basket.send("item", len(sent))
             sent.append(len(sent))
+            await asyncio.sleep(0.01)  # a load beside the flows, not all that the machine has
 
     sending = asyncio.create_task(send())
     try:

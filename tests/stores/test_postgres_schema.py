@@ -65,14 +65,15 @@ async def connected(url: str, **settings: str) -> AsyncIterator[Any]:
 
 
 async def test_migrations_end_at_the_schema(postgres: str, postgres_server: Server):
-    migrated = postgres.partition("schema=")[2]
+    direct = postgres.partition("schema=")[2]
     async with connected(postgres_server.url) as connection:
-        await connection.execute("DROP SCHEMA IF EXISTS direct CASCADE; CREATE SCHEMA direct")
-        await connection.execute(text_of("schema.sql", "direct"))
+        await connection.execute("DROP SCHEMA IF EXISTS migrated CASCADE; CREATE SCHEMA migrated")
+        for number in range(1, schema.VERSION + 1):
+            await connection.execute(text_of(f"migrations/{number:04}.sql", "migrated"))
 
-        assert await shape(connection, migrated) == await shape(connection, "direct")
-        assert await schema.version_of(connection, migrated) == schema.VERSION
-        await connection.execute("DROP SCHEMA direct CASCADE")
+        assert await shape(connection, "migrated") == await shape(connection, direct)
+        assert await schema.version_of(connection, direct) == schema.VERSION
+        await connection.execute("DROP SCHEMA migrated CASCADE")
 
 
 def test_there_is_one_migration_for_each_version():

@@ -23,14 +23,24 @@ def shape(connection: apsw.Connection) -> list[tuple[str, str, str]]:
     return [(type, name, re.sub(r"\s*([(),])\s*", r"\1", " ".join(sql.split()))) for type, name, sql in rows]
 
 
-def test_migrations_end_at_the_schema():
-    migrated, direct = made(), apsw.Connection(":memory:")
+def rows(connection: apsw.Connection) -> dict[str, object]:
+    """What a database holds from its beginning."""
+    tables = [name for type, name, _ in shape(connection) if type == "table"]
+    return {table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in tables}
 
-    direct.execute(schema.schema())
+
+def test_migrations_end_at_the_schema():
+    migrated, direct = apsw.Connection(":memory:"), made()
+
+    migrated.execute(schema.migration(1))
+    migrated.pragma("user_version", 1)
+    schema.migrate(migrated)
 
     assert shape(migrated) == shape(direct)
-    assert schema.version_of(migrated) == schema.VERSION
-    assert migrated.pragma("application_id") == schema.APPLICATION_ID
+    assert rows(migrated) == rows(direct)
+    for connection in (migrated, direct):
+        assert schema.version_of(connection) == schema.VERSION
+        assert connection.pragma("application_id") == schema.APPLICATION_ID
 
 
 def test_there_is_one_migration_for_each_version():

@@ -1,7 +1,7 @@
 """Which form a database has, and the way to the newest: made by `perdure db upgrade`, checked whenever it is opened.
 
-The tables come from `migrations/`, one file for each version, and end at `schema.sql`. The functions are replaced as a
-whole. All of an upgrade is one transaction.
+The tables of a new database come from `schema.sql`, those of an older one by `migrations/`, one file for each
+version. The functions are replaced as a whole. All of an upgrade is one transaction.
 """
 
 import re
@@ -82,7 +82,8 @@ def script(namespace: str, before: int = 0, shards: int | None = None, *, create
     parts = []
     if create and before == 0:  # a namespace that was made for us may be all that we may write to
         parts.append(f"CREATE SCHEMA {quoted(namespace)};\n")
-    parts += [text_of(f"migrations/{number:04}.sql", namespace) for number in range(before + 1, VERSION + 1)]
+    steps = [f"migrations/{number:04}.sql" for number in range(before + 1, VERSION + 1)] if before else ["schema.sql"]
+    parts += [text_of(step, namespace) for step in steps]
     functions = text_of("functions.sql", namespace)
     if before:
         parts.append("".join(f"DROP FUNCTION IF EXISTS {name};\n" for name in _FUNCTION.findall(functions)))

@@ -29,11 +29,14 @@ def version_of(connection: apsw.Connection) -> int:
 
 
 def migrate(connection: apsw.Connection) -> None:
-    """Bring an empty or older database to the newest schema: all steps, or none."""
+    """Bring an older database to the newest schema: all steps, or none. An empty one gets the schema at once."""
     connection.pragma("page_size", PAGE_BYTES)  # of a file that is still empty; no other is changed by this
     connection.execute("BEGIN EXCLUSIVE")
     try:
-        for number in range(version_of(connection) + 1, VERSION + 1):
+        before = version_of(connection)
+        if before == 0:
+            connection.execute(schema())
+        for number in range(before + 1, VERSION + 1) if before else ():
             connection.execute(migration(number))
             if number == 10:
                 _fill_tags(connection)

@@ -160,6 +160,7 @@ CREATE TABLE shards (
     host TEXT NOT NULL,
     since INTEGER NOT NULL
 ) STRICT;
+INSERT INTO shards VALUES (0, 0, '', 0, '', 0);
 
 -- What the last engine ran, for clients that know workflows by name only: each version, and the parameters that a start
 -- by name is checked against (empty: not known), and its policy (kernel/policy.py) as JSON.
