@@ -124,6 +124,21 @@ def test_redelivered_until_completed() -> None:
     assert same_in_every_rebuild(forgets, drive=drive).result == [1, 1, 2]
 
 
+def test_a_message_that_is_not_completed_comes_again_at_once() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[int]:
+        messages = [await ctx.receive("m", ack=True) for _ in range(3)]
+        await messages[2].complete()
+        return [message.body for message in (*messages, await ctx.receive("m"))]
+
+    def drive(rig: Rig) -> Any:
+        rig.send("m", 1)
+        rig.send("m", 2)
+        return rig.run()
+
+    assert same_in_every_rebuild(flow, drive=drive).result == [1, 1, 1, 2]
+
+
 async def test_redelivered_until_completed_in_an_engine(stage: Stage) -> None:
     assert await stage.result_of(forgets, sent=[("m", 1), ("m", 2)]) == [1, 1, 2]
 

@@ -562,6 +562,15 @@ async def test_foreign_awaitable_is_not_durable(stage: Stage, foreign: Any, call
             await handle.result(60)
 
 
+def test_the_call_of_the_author_is_named_too() -> None:
+    @perdure.flow
+    async def flow(ctx: Context, number: int) -> None:
+        await (socket, in_thread, process)[number]()
+
+    for number, call in enumerate(("open_connection", "to_thread", "create_subprocess_exec")):
+        assert f"; asyncio.{call}() called it: move it into a step" in Rig(flow, number).result
+
+
 def test_a_future_of_a_thread_is_a_deadlock_not_a_hang() -> None:
     @perdure.flow
     async def flow(ctx: Context) -> None:

@@ -105,7 +105,9 @@ def test_joins_races_and_children_are_kinds_of_their_own() -> None:
     assert same_in_every_rebuild(flow, drive=Rig.run).result == ["join", "race", "timeout"]
 
 
-@pytest.mark.parametrize(("catch", "result"), [((), "raised"), (("exhausted",), "raised"), (("fatal",), "fatal")])
+@pytest.mark.parametrize(
+    ("catch", "result"), [((), "raised"), (("exhausted",), "raised"), (("fatal",), "fatal"), ("fatal", "fatal")]
+)
 def test_only_what_catch_names_is_caught(catch: Any, result: str) -> None:
     @perdure.flow
     async def flow(ctx: Context) -> str:

@@ -362,7 +362,7 @@ BAD_CALLS: dict[str, Callable[[perdure.Engine, perdure.Handle[Any]], Awaitable[A
     "reuse of nothing": lambda engine, handle: engine.start(sleeping, reuse="yes"),  # type: ignore[call-overload]
     "no workflow": lambda engine, handle: engine.start(None),  # type: ignore[call-overload]
     "a function": lambda engine, handle: engine.start(print),  # type: ignore[call-overload]
-    "a parent by name": lambda engine, handle: engine.start(sleeping, parent="x"),  # type: ignore[call-overload]
+    "a parent by name": lambda engine, handle: engine.start(sleeping, parent="x"),
     "a delay in words": lambda engine, handle: engine.start(sleeping, delay="5m"),  # type: ignore[call-overload]
     "a negative delay": lambda engine, handle: engine.start(sleeping, delay=-1),
     "a time in words": lambda engine, handle: engine.start(sleeping, at="tomorrow"),  # type: ignore[call-overload]

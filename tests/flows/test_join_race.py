@@ -311,6 +311,19 @@ def test_map_keeps_the_order_and_the_cap() -> None:
     assert same_in_every_rebuild(flow, drive=Rig.run).result == list(range(8))
 
 
+def test_a_block_is_mapped_with_the_context() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[int]:
+        async def block(ctx: Context, n: int) -> Any:
+            return await ctx.step("s", echo, n)
+
+        return await ctx.map("m", block, [1, 2])
+
+    rig = same_in_every_rebuild(flow, drive=Rig.run)
+
+    assert (rig.result, rig.calls) == ([1, 2], ["m/&0/s", "m/&1/s"])
+
+
 def test_map_collects_errors_and_refuses_no_slots() -> None:
     @perdure.flow
     async def flow(ctx: Context) -> list[str]:

@@ -161,6 +161,15 @@ def test_a_flow_is_named_after_its_function_and_has_version_one() -> None:
 
     assert (plain.name, plain.version) == ("body", "1")
     assert (given.name, given.version) == ("other", "7")
+    assert perdure.flow(version=2)(body).version == "2"  # type: ignore[call-overload]
+    with pytest.raises(perdure.BadCall, match="the version of a flow"):
+        perdure.flow(version=None)(body)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("thing", [type("A class", (), {}), 5, None, type(lambda: None)])
+def test_what_is_no_flow_is_told_with_the_line_of_the_decorator(thing: Any) -> None:
+    with pytest.raises(perdure.NotAFlow, match=r"test_locations\.py:\d+: a flow is"):
+        perdure.flow(thing)
 
 
 def test_a_flow_name_must_be_a_text_without_a_slash() -> None:

@@ -348,10 +348,7 @@ async def loaded(engine: perdure.Engine) -> tuple[bytes | None, int]:
 
 
 @pytest.mark.parametrize("body", [count_up, through_a_helper])
-async def test_prune_bounds_rows(
-    disk: Stage, monkeypatch: pytest.MonkeyPatch, body: Callable[[Context], Coroutine[Any, Any, int]]
-) -> None:
-    monkeypatch.setattr("perdure.kernel.snapshot.SIZE_MIN", 2000)
+async def test_prune_bounds_rows(disk: Stage, body: Callable[[Context], Coroutine[Any, Any, int]]) -> None:
     flow = perdure.flow(name="flow")(body)
 
     async with disk.open(flow) as engine:
@@ -359,7 +356,7 @@ async def test_prune_bounds_rows(
         await becomes(handle, "waiting")
         snapshot, rows = await loaded(engine)
         assert snapshot is not None
-        assert rows < 150, "of 401"
+        assert rows <= 20, "of 401: a snapshot at each prune"
         assert len(await handle.history()) == 401
         disk.crash()
     async with disk.open(flow) as engine:
@@ -369,15 +366,13 @@ async def test_prune_bounds_rows(
 
 
 @pytest.mark.parametrize("keep", [1, 3])
-async def test_interval_of_one_in_an_engine(stage: Stage, monkeypatch: pytest.MonkeyPatch, keep: int) -> None:
-    monkeypatch.setattr("perdure.kernel.snapshot.SIZE_MIN", 100)
-
+async def test_interval_of_one_in_an_engine(stage: Stage, keep: int) -> None:
     async with stage.open(counts) as engine:
         handle = await engine.start(counts, 60, keep, 1, key="k")
         await becomes(handle, "waiting")
         snapshot, rows = await loaded(engine)
         assert snapshot is not None
-        assert rows < 20, "of 61"
+        assert rows <= keep, "of 61"
         await handle.send("go")
         assert await handle.result(60) == 60
 

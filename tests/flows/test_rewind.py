@@ -684,9 +684,25 @@ async def test_an_edit_where_nothing_was_answered_is_refused(stage: Stage) -> No
     async with stage.open(order) as engine:
         handle = await engine.start(order)
         await handle.result(timeout=60)
-        with pytest.raises(perdure.UnknownLocation, match=r"no answer at 'b' before 'b'; it had: a"):
-            await handle.fork("b", edit={"b": 1})
+        with pytest.raises(perdure.UnknownLocation, match=r"no answer at 'b' before 'a'; it had: nothing"):
+            await handle.fork("a", edit={"b": 1})
         assert len(await engine.instances()) == 1
+
+
+async def test_an_edit_of_the_very_operation_stands_for_doing_it_again(stage: Stage) -> None:
+    calls = Calls()
+
+    @perdure.flow
+    async def order(ctx: perdure.Context) -> list[str]:
+        return [await ctx.step(name, calls.call, name) for name in ("a", "b", "c")]
+
+    async with stage.open(order) as engine:
+        handle = await engine.start(order)
+        await handle.result(timeout=60)
+        fork = await handle.fork("b", edit={"b": "edited"})
+
+        assert await fork.result(timeout=60) == ["a1", "edited", "c2"]
+        assert calls.made == ["a", "b", "c", "c"]
 
 
 async def test_a_fork_can_be_forked_rewound_and_retried(stage: Stage) -> None:

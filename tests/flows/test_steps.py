@@ -635,6 +635,30 @@ def test_options_at_the_call_change_only_what_they_name() -> None:
     assert (call.deliveries_max, call.timeout) == (8, 3_000_000_000)
 
 
+async def test_a_plain_function_runs_on_the_loop_where_its_author_says_so(stage: Stage) -> None:
+    @perdure.step(executor="inline")
+    def here() -> bool:
+        return threading.current_thread() is threading.main_thread()
+
+    @perdure.flow
+    async def flow(ctx: Context) -> bool:
+        return await ctx.step("here", here)
+
+    assert await stage.result_of(flow) is True
+
+
+@pytest.mark.parametrize("name", ["retries", "retry_on_timeout", "once", "ephemeral"])
+def test_what_is_no_number_or_no_bool_is_refused(name: str) -> None:
+    wrong: Any = True if name == "retries" else "no"
+
+    with pytest.raises(perdure.BadCall, match=f"{name}={wrong!r}"):
+        perdure.step(**{name: wrong})
+    with pytest.raises(perdure.BadCall, match="an executor must be a text"):
+        perdure.step(executor="")
+    with pytest.raises(perdure.BadCall, match="numbers"):
+        Backoff(base=float("nan"))
+
+
 def test_a_wrong_option_is_refused_where_it_is_written() -> None:
     with pytest.raises(perdure.BadCall, match="no option retry; there are: retries"):
         perdure.step(retry=3)  # type: ignore[call-overload]
@@ -669,8 +693,8 @@ def backoffs(backoff: Backoff, retries: int) -> list[float]:
 
 
 def test_the_delay_before_the_next_attempt_grows_with_the_number_of_the_failed_one() -> None:
-    assert backoffs(Backoff(base=0.1, factor=2, max=30), 4) == pytest.approx([0.1, 0.2, 0.4, 0.8])
-    assert backoffs(Backoff(base=1, factor=3, max=5), 3) == pytest.approx([1, 3, 5])
+    assert backoffs(Backoff(base=0.1, factor=2, max=30), 4) == pytest.approx([0.2, 0.4, 0.8, 1.6])
+    assert backoffs(Backoff(base=1, factor=3, max=10), 3) == pytest.approx([3, 9, 10])
     assert Backoff(base=0.1, factor=10, max=30).seconds(100_000, lambda: 0.5) == 30
 
 

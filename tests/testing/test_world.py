@@ -645,6 +645,29 @@ def test_backoff_is_virtual_time_too(world):
     assert world.now - began == timedelta(hours=2)
 
 
+@pytest.mark.parametrize("on_the_loop", [False, True])
+def test_hooks_hear_of_failures_in_a_world_and_their_errors_do_no_harm(world, on_the_loop):
+    heard = []
+
+    def hear(problem: perdure.Problem) -> None:
+        heard.append(f"{problem.kind} {problem.attempt}")
+        raise RuntimeError("a bug in a hook")
+
+    async def hear_on_the_loop(problem: perdure.Problem) -> None:
+        await asyncio.sleep(1)
+        hear(problem)
+
+    @perdure.flow(on_error=hear_on_the_loop if on_the_loop else hear)
+    async def delivery(ctx: Context) -> None:
+        await ctx.step.options(retries=1)("charge", charge, "a", 1)
+
+    world.script("charge", raises=ConnectionError("down"))
+    handle = world.start(delivery)
+    world.run()
+
+    assert (handle.status, heard) == ("failed", ["step 1", "step 2", "flow 1"])
+
+
 def test_a_failed_flow_is_retried_rewound_and_forked_in_a_world() -> None:
     @perdure.flow
     async def order(ctx: perdure.Context) -> list[int]:

@@ -198,14 +198,18 @@ class NotDurable(AuthorError):
     The body of a flow does no I/O. Move the call into a step: `await ctx.step("name", function, ...)`.
     """
 
-    def __init__(self, call: str, where: str = "") -> None:
-        super().__init__(call, where)
+    def __init__(self, call: str, where: str = "", by: str = "") -> None:
+        super().__init__(call, where, by)
         self.call = call
         self.where = where
+        self.by = by
 
     def __str__(self) -> str:
         place = f" at {self.where}" if self.where else ""
-        return f"{self.call}{place} needs a real event loop, and a flow has none; move it into a step: ctx.step(...)"
+        by = f"{self.by} called it: " if self.by else ""
+        return (
+            f"{self.call}{place} needs a real event loop, and a flow has none; {by}move it into a step: ctx.step(...)"
+        )
 
 
 class NotAFlow(AuthorError):

@@ -96,15 +96,19 @@ class Hooks:
         answer: asyncio.Future[Any] = self._loop.create_future()
         context = copy_context()
 
-        def perform() -> Any:
-            try:
-                return context.run(report.hook, report.problem)
-            except BaseException:
-                _log(report)
-                return None
-
-        self._threads.run(perform, lambda found: None if answer.done() else answer.set_result(found))
+        self._threads.run(
+            lambda: context.run(perform, report), lambda found: None if answer.done() else answer.set_result(found)
+        )
         return answer
+
+
+def perform(report: Report) -> Any:
+    """Call a plain function. What it raises is logged."""
+    try:
+        return report.hook(report.problem)
+    except BaseException:
+        _log(report)
+        return None
 
 
 def _is_async(hook: Hook) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import warnings
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
@@ -62,6 +63,9 @@ FailureKind = Literal["fatal", "timeout", "exhausted", "unknown", "child", "join
 
 RETRIES_MAX = 1_000_000
 
+OPTIONS: Final = object()
+"""What a decorator gets in place of a function when it is called with its options alone."""
+
 
 class StepOptions(msgspec.Struct, frozen=True):
     """How a step is executed. `retry_if` is asked with the recorded failure and must be pure.
@@ -87,7 +91,7 @@ class StepOptions(msgspec.Struct, frozen=True):
     resources: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.retries, int) or self.retries < 0:  # type: ignore[redundant-expr]
+        if not isinstance(self.retries, int) or isinstance(self.retries, bool) or self.retries < 0:  # type: ignore[redundant-expr]
             raise BadCall(f"retries={self.retries!r}: a step is retried 0 times or more")
         if self.timeout is not None and not seconds(self.timeout) > 0:
             raise BadCall(f"timeout={self.timeout!r}: a step needs more than no time")
@@ -98,6 +102,11 @@ class StepOptions(msgspec.Struct, frozen=True):
         for name in ("retry_if", "undo", "on_error"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise BadCall(f"{name}={getattr(self, name)!r} must be a function")
+        for name in ("retry_on_timeout", "once", "ephemeral"):
+            if not isinstance(getattr(self, name), bool):
+                raise BadCall(f"{name}={getattr(self, name)!r} must be True or False")
+        if self.executor is not None:
+            text(self.executor, "an executor")
         if self.resources is not None:
             _check_resources(self.resources, self.executor)
         if self.once and self.ephemeral:
@@ -373,7 +382,7 @@ def flow(
 
 
 def flow(
-    function: Any = None,
+    function: Any = OPTIONS,
     /,
     *,
     name: str | None = None,
@@ -403,27 +412,40 @@ def flow(
         return Flow(
             function,
             called,
-            text(str(version), "the version of a flow"),
+            text(_as_text(version), "the version of a flow"),
             strict=strict,
             strict_names=strict_names,
             cleanup=seconds(cleanup),
             on_error=on_error,
         )
 
-    return define if function is None else define(function)
+    return define if function is OPTIONS else define(function)
+
+
+def _as_text(version: Any) -> Any:
+    """A version. A number means its text."""
+    return str(version) if type(version) is int else version
 
 
 def _check(function: Any) -> None:
     code = getattr(function, "__code__", None)
-    where = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)
+    where = f"{code.co_filename}:{code.co_firstlineno}" if isinstance(code, CodeType) else _caller()
     if isinstance(function, StepFunction):
         raise NotAFlow(f"the step {function.__name__!r}", where)
-    if code is None or not inspect.iscoroutinefunction(function):  # a `partial` has no code of its own
+    if not isinstance(code, CodeType) or not inspect.iscoroutinefunction(function):  # a `partial` has no code
         kind = "a generator" if inspect.isasyncgenfunction(function) else "a plain function"
-        found = f"{kind} {function.__name__!r}" if code is not None else f"{type(function).__name__} {function!r}"
-        raise NotAFlow(found, where)
-    if code is not None and code.co_argcount == 0 and not code.co_flags & inspect.CO_VARARGS:
+        named = isinstance(code, CodeType)
+        raise NotAFlow(f"{kind} {function.__name__!r}" if named else f"{type(function).__name__} {function!r}", where)
+    if code.co_argcount == 0 and not code.co_flags & inspect.CO_VARARGS:
         raise NotAFlow(f"`async def {function.__name__}()` without a parameter for the context", where)
+
+
+def _caller() -> str:
+    """Where the decorator is used, as file:line."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 OPTIONS_OF_START = frozenset({"key", "tags", "reuse", "at", "delay", "parent", "by"})

@@ -7,7 +7,7 @@ to look at: a version is pinned, and what was removed is not there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,18 +25,26 @@ if TYPE_CHECKING:
 VERSION = "version:"
 
 
-def pinned(machine: FlowMachine, location: str, latest: int) -> int:
+class Pinned(int):
+    """A version. It may be awaited, like all operations, and need not be."""
+
+    def __await__(self) -> Generator[Any, Any, int]:
+        return int(self)
+        yield
+
+
+def pinned(machine: FlowMachine, location: str, latest: int) -> Pinned:
     """The version at a location: the recorded one; 1 if older code ran past it without one; else the latest."""
     recorded = machine.moment.recorded
     for note in machine.noted_before if recorded is None else recorded.noted:
         kind, _, at = note.partition(" ")
         if at == location and kind.startswith(VERSION):
             machine.note(kind, location)
-            return int(kind.removeprefix(VERSION))
+            return Pinned(kind.removeprefix(VERSION))
     if recorded is None:
         machine.note(f"{VERSION}{latest}", location)
-        return latest
-    return 1
+        return Pinned(latest)
+    return Pinned(1)
 
 
 def in_order(decision: Decision, recorded: Decision) -> Decision:

@@ -44,9 +44,10 @@ from .author import (
     nanoseconds,
     seconds,
 )
-from .change import Removed, pinned
+from .change import Pinned, Removed, pinned
 from .failures import at, kind_of
 from .receiving import Message, receive
+from .said import AWAITED, Awaited
 from .scope import dice, text
 from .steps import Step
 from .tasks import Answered, ask
@@ -132,12 +133,12 @@ class Context:
 
     # ---- changed code --------------------------------------------------------------------------------------
 
-    def version(self, name: str, latest: int) -> int:
+    def version(self, name: str, latest: int) -> Pinned:
         """Which version of the code runs here: pinned when an instance first comes by, in each iteration of a loop.
 
         1 for an instance that ran past this place before it was written.
         """
-        if not isinstance(latest, int) or latest < 1:  # type: ignore[redundant-expr]
+        if not isinstance(latest, int) or isinstance(latest, bool) or latest < 1:  # type: ignore[redundant-expr]
             raise BadCall(f"ctx.version({name!r}, {latest!r}): versions are numbers from 1")
         return pinned(self._machine, scopes.current.get().claim_version(name), latest)
 
@@ -189,6 +190,8 @@ class Context:
         A function whose first parameter is `ctx` is a block: part of the flow, with operations of its own. `catch`
         says which kinds become `Failed`; the others are raised, and so is whatever is no failure of an operation.
         """
+        if isinstance(catch, str):
+            catch = (catch,)
         if not isinstance(catch, Collection) or not all(isinstance(kind, str) and kind in KINDS for kind in catch):  # type: ignore[redundant-expr]
             raise BadCall(f"ctx.attempt({name!r}): catch={catch!r} must be among {', '.join(KINDS)}")
         try:
@@ -271,22 +274,24 @@ class Context:
         _, received = await receive(self._machine, names, limit, timeout, type, ack)
         return received
 
-    def send(self, instance: str, name: str, body: object = None) -> None:
+    def send(self, instance: str, name: str, body: object = None) -> Awaited:
         """Send a message to another instance, named as `workflow/key`; recorded once, with what this flow does next."""
         workflow, slash, key = text(instance, "an instance").partition("/")
         if not (workflow and slash and key):
             raise BadCall(f"ctx.send(instance, name): an instance is named workflow/key, found {instance!r}")
         value = limited(encode(to_plain(body)), f"message {name!r}")
         messages.send(self._machine, Address(workflow, key), text(name, "a message's name"), value)
+        return AWAITED
 
-    def publish(self, name: str, value: object) -> None:
+    def publish(self, name: str, value: object) -> Awaited:
         """Make a value readable from outside: `await handle.read(name)`, `handle.watch(name)`."""
         if isinstance(name, str) and (name == TASK or name.startswith(RESPONSE)):  # type: ignore[redundant-expr]
             raise BadCall(f"a published name cannot be {TASK} or begin with {RESPONSE}: what stands there is perdure's")
         published = text(name, "a published name"), limited(encode(to_plain(value)), f"published value {name!r}")
         self._machine.saying().published.append(published)
+        return AWAITED
 
-    def tag(self, name: str, value: TagValue | None) -> None:
+    def tag(self, name: str, value: TagValue | None) -> Awaited:
         """Give this instance a tag, or another value of one, by which lists find it; None removes it.
 
         A tag is a text, a number, a bool or a time: lists compare numbers and times with `<` and `>`.
@@ -295,6 +300,7 @@ class Context:
         if against:
             raise BadCall(f"ctx.tag(name, value): {against}")
         self._machine.saying().tags.append((name, None if value is None else kept(value)))
+        return AWAITED
 
     # ---- other instances -----------------------------------------------------------------------------------
 
@@ -376,12 +382,15 @@ class Context:
     async def map(
         self,
         name: str,
-        function: Callable[[S], Awaitable[T]],
+        function: Callable[[S], Awaitable[T]] | Callable[[Context, S], Awaitable[T]],
         items: Iterable[S],
         *,
         concurrency: int | None = None,
     ) -> list[T]:
-        """Run `function(item)` for each item, at most `concurrency` at once. Results in order: see `join`."""
+        """Run `function(item)` for each item, at most `concurrency` at once. Results in order: see `join`.
+
+        A function whose first parameter is `ctx` is called with the context and the item.
+        """
         return await parallel.map_items(self, name, function, items, concurrency=concurrency)
 
     # ---- loops ---------------------------------------------------------------------------------------------

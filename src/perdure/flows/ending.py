@@ -125,4 +125,7 @@ def bound_cleanup(machine: FlowMachine) -> None:
 def _describe(task: FlowTask) -> str:
     coro = task.get_coro()
     place = source_of(coro)
+    frame = getattr(coro, "cr_frame", None)
+    if not place and frame is not None and "name" in frame.f_locals:  # an operation of the context, as it is
+        return f"{frame.f_code.co_name.lstrip('_')} {frame.f_locals['name']!r}"
     return f"{getattr(coro, '__qualname__', coro)}{' at ' + place if place else ''}"

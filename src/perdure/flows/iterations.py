@@ -92,6 +92,7 @@ def _prune(machine: FlowMachine, loop: str, keep: int, number: int) -> None:
     if machine._undos is not None:
         machine._undos.forget(loop, number - keep + 1)
     if machine.log is None:
+        machine.wants_log = True
         return
     alive = [operation.effect.location for operation in machine.operations.values()]
     alive += [task.path for task in machine.loop.pending()]

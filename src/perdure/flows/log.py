@@ -61,7 +61,9 @@ class Log:
         self.resumes: dict[str, list[Mark]] = {}  # loops that are yet to be entered, right at an iteration
         self.barriers: tuple[tuple[int, asyncio.Future[Any]], ...] = ()  # loops that wait for an entry
         self._messages: dict[int, Item] = {}  # not yet received
+        self.pruned = False  # so much that a snapshot is worth its cost
         self._pruned = False
+        self._saved_at = 0  # the last entry of the last snapshot
         self._compact_at = 64
 
     def add(self, moment: Moment, event: Event, decision: Decision, location: str = "") -> None:
@@ -102,6 +104,8 @@ class Log:
         for name in [name for name in self.marks if _iteration(loop, name) < first]:
             del self.marks[name]
         self._pruned = True
+        kept = sum(each[-1].entry - each[0].entry for each in self.marks.values())
+        self.pruned = marks[-1].entry - self._saved_at > kept
         if len(self.items) > self._compact_at:
             self._compact()
 
@@ -166,8 +170,13 @@ class Log:
             for item, body in zip(self.items, bodies, strict=True)
         ]
         marks = {loop: list(marks) for loop, marks in self.marks.items()}
-        self._pruned = False
+        self._pruned = self.pruned = False
+        self._saved_at = self.items[-1].number if self.items else 0
         return msgspec.msgpack.encode(_Saved(seeds, marks, items))
+
+    def put_off(self) -> None:
+        """What was saved does not rebuild the flow. Saved again when the flow is twice as long."""
+        self._saved_at *= 2
 
     @staticmethod
     def load(data: bytes) -> tuple[dict[str, list[Mark]], Iterator[Item]]:

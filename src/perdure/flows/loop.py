@@ -15,6 +15,7 @@ from asyncio.events import _get_running_loop, _set_running_loop
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
 from sys import get_asyncgen_hooks, set_asyncgen_hooks
+from types import FrameType
 from typing import Any, Final, Protocol
 from zlib import crc32
 
@@ -207,9 +208,9 @@ class FlowLoop(asyncio.AbstractEventLoop):
         self._turns, self._places = (), None
         self._host = NOBODY
 
-    def refuse(self, call: str, where: str) -> NotDurable:
+    def refuse(self, call: str, where: str, by: str = "") -> NotDurable:
         """Remembered, because a broad `except` around a network call must not turn this into an answer."""
-        error = NotDurable(call, where)
+        error = NotDurable(call, where, by)
         self.refused = self.refused or error
         return error
 
@@ -434,20 +435,27 @@ def _nothing() -> None:
 
 def _not_durable(name: str) -> Callable[..., Any]:
     def refuse(self: FlowLoop, *args: Any, **kwargs: Any) -> Any:
-        raise self.refuse(f"loop.{name}()", _caller())
+        raise self.refuse(f"loop.{name}()", *_caller())
 
     refuse.__name__ = name
     return refuse
 
 
-def _caller() -> str:
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        module = frame.f_globals.get("__name__", "")
-        if not module.startswith(("perdure.", "asyncio", "concurrent.")):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+def _caller() -> tuple[str, str]:
+    """Where the author called something that came to an operation of the loop, as file:line, and what that was."""
+    frame: FrameType | None = sys._getframe(2)
+    library = place = ""
+    while frame is not None:
+        module, file = frame.f_globals.get("__name__", ""), frame.f_code.co_filename
+        if module.startswith("perdure."):
+            break  # it drives the flow
+        if not module.startswith(("asyncio", "concurrent.")):
+            place = f"{file}:{frame.f_lineno}"
+            if "site-packages" not in file:
+                break
+        library = f"{module.partition('.')[0]}.{frame.f_code.co_name}()"
         frame = frame.f_back
-    return ""
+    return place, library
 
 
 # Every other operation of an event loop is I/O, a thread or a process, or would drive the loop from inside.

@@ -70,6 +70,7 @@ class FlowMachine:
         self.loop = FlowLoop(self)  # type: ignore[abstract]  # the rest raises NotDurable
         self.moment = Moment(0, b"", 0)
         self.log = Log() if flow.loops or snapshot is not None else None
+        self.wants_log = False  # a loop has pruned, and nothing in the code of the flow itself had named one
         self.identity: Identity | None = None
         self.main: FlowTask | None = None
         self.losers: dict[FlowTask, None] = {}
@@ -135,11 +136,18 @@ class FlowMachine:
             return None
         try:
             twin = FlowMachine(self.flow, self.address, data)
+            same = rewind.shape(twin) == rewind.shape(self)
+            twin.dispose()
         except Exception:  # an iteration had left more behind than its state: the journal goes on being read whole
-            return None
-        same = rewind.shape(twin) == rewind.shape(self)
-        twin.dispose()
+            same = False
+        if not same:
+            self.log.put_off()
         return data if same else None
+
+    @property
+    def pruned(self) -> bool:
+        """Whether its loops have forgotten as much as they keep since the last snapshot."""
+        return self.wants_log if self.log is None else self.log.pruned
 
     def dispose(self) -> None:
         """Let go of the coroutines. Their `finally` blocks run, as Python has it, but can open nothing."""

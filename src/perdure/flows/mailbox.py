@@ -20,14 +20,15 @@ ANY: Final = ("",)
 
 
 class Mail:
-    """A message; `entry` is the number of the entry that brought it."""
+    """A message; `entry` is the number of the entry that brought it, `returns` how often one delivery gave it back."""
 
-    __slots__ = ("completed", "entry", "message")
+    __slots__ = ("completed", "entry", "message", "returns")
 
     def __init__(self, entry: int, message: Message) -> None:
         self.entry = entry
         self.message = message
         self.completed = False
+        self.returns = 0
 
 
 class Mailbox:

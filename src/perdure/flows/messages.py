@@ -23,6 +23,10 @@ REQUEST: Final = "&request "
 """What the ids of messages begin with that are requests of running steps."""
 
 
+RETURNS_MAX: Final = 1_000
+"""How often a task may receive a message again in one delivery. More is a loop that forgot to complete it."""
+
+
 class Held(msgspec.Struct, eq=False):
     """A message that was received by a task, and is to be completed."""
 
@@ -48,10 +52,11 @@ def take(machine: FlowMachine, names: tuple[str, ...], limit: int) -> list[Mail]
     task = asyncio.current_task(machine.loop)
     own = [held for held in machine.held.values() if held.by is task and held.mail.message.name in names]
     for held in own if names else [held for held in machine.held.values() if held.by is task]:
-        if held.entry == machine.moment.number:
+        held.mail.returns = held.mail.returns + 1 if held.entry == machine.moment.number else 0
+        if held.mail.returns > RETURNS_MAX:
             raise BadCall(
-                f"message {held.mail.message.name!r} was received with ack=True and not completed, and nothing "
-                "happened since: call message.complete() before the next receive"
+                f"message {held.mail.message.name!r} was received with ack=True {RETURNS_MAX:,} times and not "
+                "completed, and nothing happened since: call message.complete() before the next receive"
             )
         machine.mailbox.put(machine.held.pop(held.mail.entry).mail)
     mails: list[Mail] = []

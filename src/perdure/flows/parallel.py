@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perdure.codec.returns import takes_argument
+from perdure.codec.returns import takes_argument, takes_context
 from perdure.errors import BadCall, JoinFailed, RaceFailed, RollBack
 
 from . import ending
 from . import scope as scopes
+from .author import StepFunction
 from .loop import FlowTask
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ async def race(context: Context, name: str, branches: Mapping[str, Callable[...,
 async def map_items(
     context: Context,
     name: str,
-    function: Callable[[S], Awaitable[T]],
+    function: Callable[[S], Awaitable[T]] | Callable[[Any, S], Awaitable[T]],
     items: Iterable[S],
     *,
     concurrency: int | None = None,
@@ -68,9 +69,11 @@ async def map_items(
     machine.note("map", location)
     slots = asyncio.Semaphore(concurrency or len(values) or 1)
 
+    block = not isinstance(function, StepFunction) and takes_context(function)
+
     async def run(item: S) -> T:
         async with slots:
-            return await function(item)
+            return await (function(context, item) if block else function(item))  # type: ignore[call-arg, arg-type]
 
     tasks = [
         machine.loop.spawn(run(item), scope.item(location, number), copy_context(), f"{name}/{number}")

@@ -15,6 +15,7 @@ from perdure.kernel.receipt import Receipt
 
 from . import messages
 from .author import Duration, limited, nanoseconds
+from .said import AWAITED, Awaited
 from .scope import text
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Message(Generic[T]):
     sender: str = ""
     _complete: Callable[[bytes | None], None] | None = field(default=None, compare=False, repr=False)
 
-    def complete(self, response: object = None) -> None:
+    def complete(self, response: object = None) -> Awaited:
         """Say that the message is dealt with, once. `response` goes to the caller of `handle.ask`.
 
         Recorded with what the flow does next. A message that was received with `ack=True` comes again without this.
@@ -43,6 +44,7 @@ class Message(Generic[T]):
         if self._complete is None:
             raise BadCall(f"message {self.name!r} was not received by a flow: nobody can complete it")
         self._complete(value)
+        return AWAITED
 
 
 Received = Message

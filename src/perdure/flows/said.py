@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any, Final
+
 from perdure.kernel.decision import Send
 from perdure.kernel.problem import Report
 
@@ -19,3 +22,16 @@ class Said:
         self.responded: list[tuple[str, bytes]] = []
         self.reports: list[Report] = []
         self.answers: list[tuple[bytes, str, bytes]] = []
+
+
+class Awaited:
+    """The answer of an operation that waits for nothing: it may be awaited, like all others, and need not be."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return
+        yield
+
+
+AWAITED: Final = Awaited()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, Unpack, overload
@@ -95,6 +96,8 @@ async def _step(  # noqa: PLR0917  # called at every step
     location = machine.claim(name)
     executor = options.executor or ("inline" if is_async(function) else "thread")
     returns = returns_of(function)
+    if executor == "inline" and not is_async(function):
+        function = functools.partial(_on_the_loop, function)
     params = _parameters(function, args, kwargs, executor, options.resources) if executor not in HERE else None
     work = None
     timeout = None if options.timeout is None else nanoseconds(options.timeout)
@@ -141,6 +144,12 @@ async def _step(  # noqa: PLR0917  # called at every step
         if delay > 0:
             await machine.answer(machine.open(Timer(f"{location}/backoff#{attempt}", due)))
         attempt += 1
+
+
+async def _on_the_loop(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A plain function that its author wants to be called on the engine's loop."""
+    value = function(*args, **kwargs)
+    return await value if inspect.isawaitable(value) else value
 
 
 def _again(receipt: Receipt, error: Failure, options: StepOptions) -> bool:

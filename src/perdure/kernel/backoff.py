@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isnan
+from typing import Any
 
 import msgspec
 
@@ -10,7 +12,7 @@ from perdure.errors import BadCall
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """The delay after the failure of attempt n is min(max, base * factor ** (n - 1)) seconds: `base` after the first.
+    """The delay after the failure of attempt n is min(max, base * factor ** n) seconds.
 
     `jitter` (0 to 1) shortens each delay by up to that share, from recorded entropy.
     """
@@ -22,14 +24,18 @@ class Backoff(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         given = (self.base, self.factor, self.max, self.jitter)
-        if not all(isinstance(each, int | float) for each in given):
+        if not all(map(_is_number, given)):
             raise BadCall(f"{self}: all of a backoff are numbers, in seconds")
         if self.base < 0 or self.factor < 0 or self.max < 0 or not 0 <= self.jitter <= 1:
             raise BadCall(f"{self}: nothing of a backoff is negative, and its jitter is at most 1")
 
     def seconds(self, attempt: int, dice: Callable[[], float]) -> float:
         try:
-            delay = min(self.max, self.base * self.factor ** (attempt - 1))
+            delay = min(self.max, self.base * self.factor**attempt)
         except OverflowError:
             delay = self.max
         return delay * (1 - self.jitter * dice()) if self.jitter else delay
+
+
+def _is_number(value: Any) -> bool:
+    return (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and not isnan(value))

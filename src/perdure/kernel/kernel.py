@@ -441,7 +441,7 @@ class Kernel:
         if status is Status.STUCK and instance.status is not Status.STUCK:
             for *_, lost in self.recover(instance.id, ()):
                 self.offer(Offer(instance.id, Redelivered(lost, alone=False)))
-        if instance.tail_size > snapshot.SIZE_MIN or instance.made:
+        if instance.tail_size > snapshot.SIZE_MIN or instance.made or getattr(instance.machine, "pruned", False):
             snapshot.take_if_due(instance, batch, self.counts)
         ticket = taken.offer.ticket
         if type(ticket) is bytes:

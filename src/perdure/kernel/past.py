@@ -184,6 +184,11 @@ class Behind:
                 return Point(place, now=False)
         return None
 
+    def answer_at(self, location: str) -> Point | None:
+        """Where the operation at a location was answered for good; None: it was not."""
+        places = [place for place, item in enumerate(self.items) if item.location == location]
+        return Point(places[-1], now=True) if places else None
+
     def locations(self) -> set[str]:
         """Where something was done."""
         noted = {note.partition(" ")[2] for item in self.items for note in item.decision.noted}

@@ -64,10 +64,13 @@ _encoder = msgspec.msgpack.Encoder()
 def due(instance: Instance) -> bool:
     """The tail has outgrown the last snapshot: doubling keeps the cost per entry constant on average.
 
-    Or it was woken for this entry, and will soon sleep again. Then it leaves its state at once: beside the entry, which
-    is written anyway, a small state costs less than in a row of its own, on a page that no other event shares.
+    Or its machine says that it has `pruned` as much as it keeps. Or it was woken for this entry, and will soon sleep
+    again. Then it leaves its state at once: beside the entry, which is written anyway, a small state costs less than in
+    a row of its own, on a page that no other event shares.
     """
     if instance.woken and max(instance.weight, instance.snapshot_size) <= BESIDE_MAX and not instance.mailbox:
+        return True
+    if getattr(instance.machine, "pruned", False):
         return True
     enough = SIZE_MIN // SOONER if instance.made else SIZE_MIN
     return instance.tail_size > enough and instance.tail_size > instance.snapshot_size

@@ -111,7 +111,7 @@ class Client(Speaker):
         reuse: Reuse | None = ...,
         at: datetime | None = ...,
         delay: float | timedelta | None = ...,
-        parent: Handle[Any] | None = ...,
+        parent: Handle[Any] | str | None = ...,
         by: Actor | str | None = ...,
         **kwargs: Any,
     ) -> Handle[R]: ...
@@ -126,7 +126,7 @@ class Client(Speaker):
         reuse: Reuse | None = ...,
         at: datetime | None = ...,
         delay: float | timedelta | None = ...,
-        parent: Handle[Any] | None = ...,
+        parent: Handle[Any] | str | None = ...,
         by: Actor | str | None = ...,
         **kwargs: Any,
     ) -> Handle[Any]: ...
@@ -140,7 +140,7 @@ class Client(Speaker):
         reuse: Reuse | None = None,
         at: datetime | None = None,
         delay: float | timedelta | None = None,
-        parent: Handle[Any] | None = None,
+        parent: Handle[Any] | str | None = None,
         by: Actor | str | None = None,
         **kwargs: Any,
     ) -> Handle[Any]:
@@ -157,8 +157,9 @@ class Client(Speaker):
         await refuse_by_policy(self._connection, self._workflows, found.name, "start")
         await self._refuse_start(found)
         due = start_due(at, delay) if at is not None or delay is not None else 0
+        parent = self.handle(parent) if isinstance(parent, str) else parent
         if parent is not None and not isinstance(parent, Handle):
-            raise CallerError(f"parent={parent!r}: a parent is given by its handle")
+            raise CallerError(f"parent={parent!r}: a parent is given by its handle, or by the id of that")
         origin = None if parent is None else Parent(await parent._id(), b"", detached=True)
         root = 0 if parent is None else (await parent.summary()).root
         version = "" if isinstance(workflow, str) else workflow.version

@@ -330,11 +330,14 @@ class Handle(Speaker, Generic[R]):
     ) -> Handle[R]:
         """Start another instance that has the same behind it, up to the operation at a location, and goes on there.
 
-        `edit` has other values for steps that were answered before, by location. This instance goes on as it was.
+        `edit` has other values for steps that were answered before, by location. If it has one for the operation at
+        `at` itself, that is not done again: the fork goes on after it. This instance goes on as it was.
         """
         await self._refuse("fork")
         behind = await self._behind(whole=True)
         point = self._point(behind, at)
+        if edit and at in edit:
+            point = behind.answer_at(at) or point
         if behind.cancelled(point):
             raise CallerError(f"{self.address} was cancelled before {at!r}: a fork there would be cancelled too")
         answered, values = behind.answered(point), dict(edit or {})

@@ -155,6 +155,7 @@ class Process:
 
     def failed(self, report: Report) -> None:
         self.tell(f"says that {report.problem}")
+        self.world.failed(self, report)
 
     def framed(self, instance: int, frame: Frame) -> None:
         self.world.counts["frames"] += 1
@@ -380,6 +381,9 @@ class Simulation:
         self.processes.append(process)
         if not process.open():
             self.process_died(process)
+
+    def failed(self, process: Process, report: Report) -> None:
+        """A failure is durable."""
 
     def process_died(self, process: Process) -> None:
         if process in self.processes:

@@ -24,11 +24,13 @@ from perdure.errors import CallerError, Fatal, PerdureError
 from perdure.executors import info
 from perdure.executors.effects import EffectsExecutor
 from perdure.executors.frames import frame_of
+from perdure.executors.hooks import Hooks, perform
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.queue import FoundFunction, work_of
 from perdure.flows.loop import first_nanosecond
 from perdure.kernel.batch import Publication
 from perdure.kernel.location import unescape
+from perdure.kernel.problem import Report
 from perdure.kernel.receipt import Receipt, is_interrupt
 from perdure.ports.executor import Answered, Framed, Handler, Requests, Work
 from perdure.runtime.virtual_clock import SECOND, Life, VirtualAlarm, VirtualClock
@@ -101,7 +103,7 @@ class StepLoop(asyncio.SelectorEventLoop):
         self._alarm: VirtualAlarm | None = None
         self._in_threads: set[asyncio.Future[Any]] = set()
         super().__init__()
-        self.steps: InlineExecutor = self.run_until_complete(_inline())
+        self.steps, self._hooks = self.run_until_complete(_inline())
 
     def time(self) -> float:
         return self._virtual.steady / SECOND
@@ -120,6 +122,11 @@ class StepLoop(asyncio.SelectorEventLoop):
         self._in_threads.add(future)
         future.add_done_callback(self._in_threads.discard)
         return future
+
+    def tell(self, report: Report) -> None:
+        """Call the hook of a failure."""
+        self._hooks.tell(report)
+        self.turn_soon()
 
     def turn_soon(self) -> None:
         self._virtual.after(0, self._turn, self._life)
@@ -165,8 +172,17 @@ class StepLoop(asyncio.SelectorEventLoop):
         self.close()
 
 
-async def _inline() -> InlineExecutor:
-    return InlineExecutor()
+class HooksHere(Hooks):
+    """Hooks of a world: a plain function is called on the thread of the test."""
+
+    def _in_thread(self, report: Report) -> asyncio.Future[Any]:
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        answer.set_result(perform(report))
+        return answer
+
+
+async def _inline() -> tuple[InlineExecutor, HooksHere]:
+    return InlineExecutor(), HooksHere()
 
 
 class StepExecutor(FakeExecutor):

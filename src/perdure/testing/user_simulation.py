@@ -20,6 +20,8 @@ from perdure.cells.dialect import world_of
 from perdure.errors import CallerError
 from perdure.kernel.mailbox import Answer
 from perdure.kernel.outside import Verify, unsigned
+from perdure.kernel.problem import Report
+from perdure.runtime.virtual_clock import Life
 
 from .disks import Disk
 from .executor import FakeExecutor
@@ -39,6 +41,8 @@ class UserSimulation(Simulation):
     """`deaths` has how many commits and side effects there had been when each process died."""
 
     steps_max = 500_000
+    hooks = False
+    """Whether hooks are called. A crash may lose a call, so crash tests, which compare what is left, do without."""
 
     def __init__(
         self,
@@ -149,14 +153,17 @@ class UserSimulation(Simulation):
     # ---- processes -------------------------------------------------------------------------------------
 
     def make_executor(self, name: str, slots: int | None, around: SimulatedProcess) -> FakeExecutor:
-        number, life = around.process, around.life
-
-        def loop() -> StepLoop:
-            if number not in self._loops:
-                self._loops[number] = StepLoop(self.clock, life)
-            return self._loops[number]
-
+        loop = partial(self._loop, around.process, around.life)
         return StepExecutor(name, around, self, loop=loop, scripts=self.scripts, runs=self.runs)
+
+    def _loop(self, number: int, life: Life) -> StepLoop:
+        if number not in self._loops:
+            self._loops[number] = StepLoop(self.clock, life)
+        return self._loops[number]
+
+    def failed(self, process: Process, report: Report) -> None:
+        if self.hooks:
+            self.clock.after(0, partial(self._loop(process.number, process.life).tell, report), process.life)
 
     def make_effects(self, process: int, steps: dict[str, FakeExecutor]) -> OpenEffects:
         began = partial(self.executing, process)

@@ -91,6 +91,7 @@ class World:
         seed: int = 0,
     ) -> None:
         simulation = UserSimulation(*workflows, seed=seed, faults=Faults(cache=cache), handlers=handlers)
+        simulation.hooks = True
         if now is not None:
             if now.tzinfo is None:
                 raise CallerError(f"now={now!r} must be a time with a time zone: datetime(..., tzinfo=UTC)")
