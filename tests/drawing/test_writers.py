@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from perdure.drawing import Edge, Graph, Node, Repeat, Row, draw
 from perdure.drawing.measure import clean, shorten, text_width
 from perdure.drawing.model import Kind, State
+from perdure.errors import BadCall
 from tests.drawing import samples
 from tests.drawing.shapes import graphs, trees
 
@@ -150,7 +151,7 @@ def test_json_has_sizes_points_and_locations():
 
 
 def test_a_format_that_does_not_exist_is_refused():
-    with pytest.raises(ValueError, match="format of a drawing is 'png'; use one of svg, mermaid, json"):
+    with pytest.raises(BadCall, match="format of a drawing is 'png'; use one of svg, mermaid, json"):
         draw(Row(), "png")  # type: ignore[arg-type]
 
 

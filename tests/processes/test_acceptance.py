@@ -27,6 +27,7 @@ from perdure.processes import (
     Process,
     Receive,
     Request,
+    Set,
     SetReference,
     SubProcess,
     Task,
@@ -37,6 +38,7 @@ from perdure.processes import (
     result,
     service,
     start,
+    state,
     transport,
 )
 from tests.processes import shop
@@ -350,3 +352,27 @@ def test_drawings_are_byte_equal_in_every_process():
         arguments = [sys.executable, "-c", code.format(format, direction)]
         done = subprocess.run(arguments, capture_output=True, text=True, check=True, env=env)
         assert done.stdout == shop.purchase.draw(format, direction)  # type: ignore[arg-type]
+
+
+# ---- in a world ----------------------------------------------------------------------------------------------------
+
+
+def test_people_do_in_a_world_what_they_do_in_an_engine():
+    branches = {name: [Receive("r", "go", result=name)] for name in "ab"}
+    process = small(
+        Parallel("p", branches), Set("both", [result.a, result.b]), Receive("last", "go"), Complete(state.both)
+    )
+    with perdure.testing.World(process) as world:
+        handle = world.start(process, key="a")
+        (bound,) = [each.intent for each in handle.waiting() if each.location == "p/b/r"]
+        with pytest.raises(perdure.VersionConflict):
+            handle.send("go", 0, if_entry=99)
+        handle.send("go", 1, intent=bound, by="ann")
+        handle.send("go", 2, intent=bound)  # it is over
+        handle.send("go", 3, if_entry=handle.history()[-1].seq)
+        before, after = [line.seq for line in handle.history()][-2:]
+
+        assert (world.state(process, "a", at=before), world.state("small", "a")) == ({}, {"both": [3, 1]})
+        assert handle.draw("svg", at=before) != handle.draw() == handle.draw(at=after)
+        handle.cancel("enough", by="ann")
+        assert (handle.status, handle.history()[-1].event) == ("cancelled", "cancel")

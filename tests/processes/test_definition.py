@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 
 from perdure.codec import decode
-from perdure.errors import BadProcess
-from perdure.processes import Call, Complete, Decide, Process, Set, Timer, fn, service, start, state
+from perdure.errors import BadCall, BadProcess
+from perdure.processes import Call, Complete, Decide, Process, Reference, Set, Timer, fn, service, start, state
 from perdure.processes.load import from_text
 from tests.processes.documents import DOCUMENTS, mutated
 from tests.processes.shop import purchase
@@ -92,8 +92,22 @@ def test_constructors_are_frozen_and_equal_by_what_they_mean():
 
     assert one == two and hash(one) == hash(two)
     assert one != Set("a", state.b + 2)
+    assert len({Reference(state.b, c=1), Reference(state.b, c=1), Reference(state.b)}) == 2
     with pytest.raises(AttributeError, match="frozen"):
         one.x = 1
+
+
+def test_a_definition_does_not_change_with_the_values_that_it_was_made_of():
+    schema: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    process = Process("p", version="1.0.0", steps=[Set("a", 1)], input=schema)
+
+    schema["properties"]["n"]["type"] = "string"
+    process.data["steps"].clear()
+
+    assert process.data["input"]["properties"]["n"] == {"type": "integer"}
+    assert process == Process.of(process.data) and len(process.data["steps"]) == 1
+    with pytest.raises(BadCall, match="json, yaml or python"):
+        process.export("toml")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

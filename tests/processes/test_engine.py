@@ -18,6 +18,7 @@ from perdure import (
     Actor,
     AmbiguousReference,
     BadProcess,
+    CallerError,
     DefinitionConflict,
     InstanceFailed,
     NotConvertible,
@@ -99,11 +100,13 @@ async def test_strict_open_refuses_with_all_problems(url: str):
         async with perdure.open(url, workflows=[bad]):
             pass
 
-    assert {each.code for each in raised.value.problems} == {"PD010", "PD014"}
+    assert {each.code for each in raised.value.problems} == {"PD010", "PD014", "PD030"}
     missing = small("1.0.0", Call("c", service("erp", "x")), Call("d", python("tests.processes.shop:nothing")))
-    with pytest.raises(BadProcess, match=r"(?s)PD030.*PD060|PD060.*PD030"):
-        async with perdure.open(url, workflows=[missing]):
+    lost = small("1.0.0", SubProcess("s", "nobody"), name="lost")
+    with pytest.raises(BadProcess, match=r"(?s)small 1.0.0 and lost 1.0.0 .*test_engine.py:\d+\): PD0") as raised:
+        async with perdure.open(url, workflows=[missing, lost]):
             pass
+    assert {each.code for each in raised.value.problems} == {"PD030", "PD031", "PD060"}
 
 
 async def test_warn_open_runs_the_valid_ones(url: str):
@@ -112,8 +115,27 @@ async def test_warn_open_runs_the_valid_ones(url: str):
     async with perdure.open(url, workflows=[good, bad], check="warn") as engine:
         handle = await engine.start(good, n=1, key="a")
         assert await handle.result() == 1
-        with pytest.raises(WorkflowUnavailable, match="no task is named nobody"):
-            await engine.start(bad, key="b")
+        for broken in (bad, "other"):
+            with pytest.raises(WorkflowUnavailable, match="no task is named nobody"):
+                await engine.start(broken, key="b")
+
+
+async def test_an_open_counts_with_what_the_database_has(kept: str):
+    async with perdure.open(kept, workflows=[small()]):
+        pass
+    parent = small("1.0.0", SubProcess("s", "small", {"n": 3}, result="r"), Complete(result.r), name="parent")
+    newer = small("2.0.0", Call("c", service("erp", "x")))
+    lost = small("1.0.0", SubProcess("s", "nobody"), name="lost")
+
+    async with perdure.open(kept, workflows=[parent, newer, lost], check="warn") as engine:
+        assert await (await engine.start("parent", key="a")).result() == 3
+        for missing, why in ((newer, "no transport is named erp"), (lost, "no workflow is named nobody")):
+            with pytest.raises(WorkflowUnavailable, match=why):
+                await engine.start(missing, key="b")
+        assert [each.version for each in await engine.processes.versions("small")] == ["1.0.0"]
+    with pytest.raises(BadProcess, match="no workflow is named nobody here"):
+        async with perdure.open(kept, workflows=[parent, lost]):
+            pass
 
 
 async def test_the_same_definition_again_writes_nothing(url: str):
@@ -396,6 +418,9 @@ async def test_a_reference_finds_the_one_live_instance(url: str):
             await engine.send_to("paid", 1, reference="o-1")
         with pytest.raises(UnknownInstance):
             await engine.send_to("paid", 1, reference="o-9")
+        for nothing in ("", 5):
+            with pytest.raises(CallerError, match="a reference is a text"):
+                await engine.send_to("paid", 1, reference=nothing)  # type: ignore[arg-type]
         handle = await engine.send_to("paid", 7, reference="o-1", parts={"company": "acme"})
         assert (handle.key, await handle.result(timeout=60)) == ("a", 7)
         await engine.send_to("paid", 8, reference="o-1")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure.processes import Process, Set
+from perdure.processes import Process, Set, Task, start
 from perdure.processes.check import Known, check
 from perdure.processes.load import from_text
 
@@ -31,6 +31,9 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("PD002", "steps[0].address", document({"kind": "call", "name": "a"})),
     ("PD003", "steps[0].once", document({**CALL, "once": 1})),
     ("PD003", "steps[0].kind", document({"kind": "cal"})),
+    ("PD003", "roles", document(roles="manager")),
+    ("PD003", "reference", document(reference="o-17")),
+    ("PD003", "tasks.t.priority", document(tasks={"t": {**TASK, "priority": 101}})),
     ("PD003", "steps[0].join", document({"kind": "parallel", "name": "a", "branches": {"b": []}, "join": 2})),
     (
         "PD003",
@@ -59,6 +62,21 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
         document({"kind": "set", "key": "x", "value": get("start", "n", "deeper")}, input=SCHEMA),
     ),
     ("PD013", "steps[0].value", document({"kind": "set", "key": "x", "value": get("result", "nothing")})),
+    (
+        "PD013",
+        "steps[1].value",
+        document(
+            {**CALL, "result": "r", "returns": SCHEMA}, {"kind": "set", "key": "x", "value": get("result", "r", "m")}
+        ),
+    ),
+    (
+        "PD013",
+        "steps[1].value",
+        document(
+            {"kind": "parallel", "name": "p", "branches": {"b": []}},
+            {"kind": "set", "key": "x", "value": get("result", "p", "last")},
+        ),
+    ),
     ("PD013", "steps[0].value", document({"kind": "set", "key": "x", "value": get("meta", "user")})),
     ("PD014", "steps[0].value./call", document({"kind": "set", "key": "x", "value": {"call": ["uper", "a"]}})),
     ("PD015", "steps[0].value./call", document({"kind": "set", "key": "x", "value": {"call": ["upper"]}})),
@@ -71,10 +89,16 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("PD022", "steps[0]", document({"kind": "timer", "name": "a"})),
     ("PD023", "steps[0].timeout", document({**CALL, "timeout": "PT0S"})),
     ("PD023", "steps[0].after", document({"kind": "timer", "name": "a", "after": {"value": ["duration", "-PT1S"]}})),
+    ("PD023", "tasks.t.due", document(tasks={"t": {**TASK, "due": {"value": ["duration", "-PT1S"]}}})),
     ("PD024", "steps[0].retries", document({**CALL, "retries": -1})),
     ("PD024", "steps[0].backoff", document({**CALL, "backoff": {"base": -1}})),
     ("PD032", "steps[0].address", document({**CALL, "address": {"python": "no place"}})),
     ("PD032", "steps[0].address.http.method", document({**CALL, "address": {"http": {"method": "FETCH", "url": "x"}}})),
+    (
+        "PD032",
+        "steps[0].address.http.url",
+        document({**CALL, "address": {"http": {"method": "GET", "url": "ftp://x"}}}),
+    ),
     ("PD040", "tasks.t.quorum", document(tasks={"t": {**TASK, "quorum": {"need": 3, "of": 2}}})),
     ("PD040", "tasks.t.quorum", document(tasks={"t": {**TASK, "quorum": {"need": 1, "veto": {"no": 1}}}})),
     ("PD041", "input", document(input={"type": "nope"})),
@@ -145,7 +169,26 @@ def test_a_document_that_is_none_is_a_problem():
         assert from_text(text, yaml=False).problems
 
 
-def test_a_value_that_is_no_plain_data_is_a_problem():
-    process = Process("p", version="1.0.0", steps=[Set("x", object())])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"steps": [Set("x", object())]},
+        {"roles": "manager"},
+        {"reference": start.id},
+        {"state": ["a"]},
+        {"functions": 1},
+        {"tasks": Task("t", roles=["a"])},
+    ],
+)
+def test_a_value_of_another_kind_is_a_problem(fields: dict[str, Any]):
+    process = Process("p", version="1.0.0", **{"steps": [], **fields})
 
     assert [each.code for each in process.problems] == ["PD003"]
+
+
+def test_a_result_that_several_steps_write_has_the_members_of_all():
+    other = {**SCHEMA, "properties": {"m": {"type": "text"}}}
+    calls = [{**CALL, "name": name, "result": "r", "returns": each} for name, each in (("a", SCHEMA), ("b", other))]
+    process = Process.of(document(*calls, {"kind": "set", "key": "x", "value": get("result", "r", "m")}))
+
+    assert "PD013" not in {each.code for each in process.problems}

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, Final, cast
 
 from perdure.bulk.model import Perform
-from perdure.errors import CallerError, NotInstalled
+from perdure.errors import AuthorError, CallerError, NotInstalled
 from perdure.kernel.events import Started
 from perdure.kernel.machine import Workflow
 from perdure.kernel.policy import ANY
@@ -62,18 +62,24 @@ def built_in(perform: Perform | None = None) -> list[Workflow]:
     return [TASKS, DEFINITIONS, ACCESS, BulkWorkflow(perform)]
 
 
-def checked(gathered: Iterable[Gathered], known: Workflows[Any], handlers: Iterable[Any], check: str) -> None:
-    """Definitions with errors are raised, before any instance moves; or they are logged, and do not run."""
+def checked(
+    gathered: Iterable[Gathered], known: Workflows[Any], handlers: Iterable[Any], check: str, *, whole: bool = False
+) -> None:
+    """Definitions with errors are raised, before any instance moves; or they are logged, and do not run.
+
+    `whole`: the names that the database has are known, too.
+    """
     if check not in ("strict", "warn"):
         raise CallerError(f'check={check!r}: a definition with errors is refused ("strict"), or logged ("warn")')
 
-    def unavailable(workflow: Workflow, why: str) -> None:
-        log.warning("it cannot be started: %s", why)
-        known.remove(workflow)
+    def unavailable(workflow: Workflow, error: AuthorError) -> None:
+        if known.unavailable.get(workflow.name) != error:
+            log.warning("it cannot be started: %s", error)
+        known.remove(workflow, error)
 
     for each in gathered:
         if each.check is not None:
-            each.check(Opening(known.names(), list(handlers), check == "strict", unavailable))
+            each.check(Opening(known.names(), list(handlers), check == "strict", unavailable, whole))
 
 
 def _taken(dialect: Dialect, given: Sequence[Any], found: list[Workflow], gathered: list[Gathered]) -> Sequence[Any]:

@@ -24,7 +24,7 @@ from perdure.kernel.machine import Workflow
 from perdure.kernel.outside import unsigned
 from perdure.kernel.retention import Retention
 from perdure.kernel.workflows import Workflows
-from perdure.ports.dialect import Stored
+from perdure.ports.dialect import Gathered, Stored
 from perdure.ports.executor import Executor
 from perdure.ports.secrets import Secret, Secrets
 from perdure.ports.store import Queries
@@ -174,7 +174,9 @@ async def open(
     if keys is not None and not hasattr(keys, "judge"):
         raise CallerError(f"keys= takes a perdure.Keyring({{executor: [key]}}), found {type(keys).__name__}")
     dispatchers = Dispatching(dispatch, url)
-    effects = Effects(gathered, handlers, lenient=lenient, allow=allow, secrets=secrets, connections=connections)
+    effects = Effects(
+        gathered, handlers := list(handlers), lenient=lenient, allow=allow, secrets=secrets, connections=connections
+    )
     checked(gathered, known, handlers, check)
     enter(effects.around)
     on_loop, in_threads = InlineExecutor(inline), ThreadExecutor(threads)
@@ -199,6 +201,7 @@ async def open(
         """What the database itself defines is known before anything runs."""
         before = len(gathered)
         await restored(queries, known, gathered)
+        checked(gathered, known, handlers, check, whole=True)
         effects.extend(gathered[before:])
         setup.loader = DefinitionLoader(queries, known, restore).load
 
@@ -217,10 +220,7 @@ async def open(
             bulks.begin(engine)
             try:
                 await _settled(running.shards)
-                for each in gathered:
-                    await begin(running.connection, each.beginnings, known)
-                    for given in each.definitions:
-                        engine.kept(given, await keep(running.connection, given))
+                await _begun(engine, running.connection, gathered, known)
                 with (
                     collector.seldom(),
                     _sweeping(engine, known, retention),
@@ -239,6 +239,17 @@ async def open(
         await hooks.close()
         for executor in executors:
             await executor.close()
+
+
+async def _begun(
+    engine: Engine, connection: LocalConnection, gathered: Iterable[Gathered], known: Workflows[Workflow]
+) -> None:
+    """Start what dialects begin, and keep the definitions that can run here."""
+    for each in gathered:
+        await begin(connection, each.beginnings, known)
+        for given in each.definitions:
+            if known.exactly(given.name, given.version) is not None:
+                engine.kept(given, await keep(connection, given))
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from perdure.drawing.measure import clean
 from perdure.drawing.mermaid import mermaid
 from perdure.drawing.model import Direction, Frame, Graph, Line, Part, Picture, Placed
 from perdure.drawing.svg import Style, svg
+from perdure.errors import BadCall
 
 Format = Literal["svg", "mermaid", "json"]
 
@@ -28,7 +29,7 @@ def draw(
         ("style", style, get_args(Style)),
     ):
         if value not in known:
-            raise ValueError(f"{name} of a drawing is {value!r}; use one of {', '.join(known)}")
+            raise BadCall(f"{name} of a drawing is {value!r:.80}; use one of {', '.join(known)}")
     picture = lay_out(drawing, direction)
     match format:
         case "svg":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from .base import CallerError, Problem
+from .base import CallerError, GraphProblem, Problem
 
 
 class ManifestChanged(CallerError):
@@ -335,8 +335,8 @@ class WorkflowUnavailable(CallerError):
     `problems` has all of them. Nothing was started: correct the definition, or start another version.
     """
 
-    def __init__(self, name: str, problems: tuple[Problem, ...]) -> None:
-        told = "; ".join(f"{each.where}: {each.code}: {each.text}" for each in problems)
+    def __init__(self, name: str, problems: tuple[Problem | GraphProblem, ...]) -> None:
+        told = "; ".join(map(str, problems))
         super().__init__(
             f"{name} has problems, so it cannot be started; correct them, or start another version: {told}"
         )

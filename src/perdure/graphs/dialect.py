@@ -36,7 +36,7 @@ class Checking:
             if problems and opening.strict:
                 raise BadGraph(graph.name, problems)
             if problems:
-                opening.unavailable(graph, str(BadGraph(graph.name, problems)))
+                opening.unavailable(graph, BadGraph(graph.name, problems))
 
 
 DIALECT: Final = GraphDialect()

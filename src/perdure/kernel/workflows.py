@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, Generic, Protocol, TypeVar
 
-from perdure.errors import CallerError
+from perdure.errors import CallerError, PerdureError
 
 from .mailbox import Refused
 
@@ -45,6 +45,8 @@ class Workflows(Generic[V]):
         actives = workflows.actives if isinstance(workflows, Workflows) else {}
         self.actives: dict[str, str] = dict(actives)
         """Versions that were activated, by name. Of the other names the newest version is active."""
+        self.unavailable: dict[str, PerdureError] = {}
+        """Why a workflow of a name was removed."""
 
     def activate(self, name: str, version: str) -> None:
         """New instances run on this version, not on the newest."""
@@ -60,8 +62,9 @@ class Workflows(Generic[V]):
         versions[workflow.version] = workflow
         self._newest[workflow.name] = versions[max(versions, key=in_order)]
 
-    def remove(self, workflow: V) -> None:
+    def remove(self, workflow: V, error: PerdureError) -> None:
         """A workflow cannot run here, whatever its code says."""
+        self.unavailable[workflow.name] = error
         versions = self._versions.get(workflow.name, {})
         kept = {version: found for version, found in versions.items() if found is not workflow}
         if kept:

@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from perdure.errors import AuthorError
 from perdure.kernel.events import Address
 from perdure.kernel.machine import Workflow
 from perdure.kernel.workflows import Workflows
@@ -68,13 +69,15 @@ class Stored(msgspec.Struct, frozen=True):
 class Opening(msgspec.Struct, frozen=True):
     """An engine that is about to open, for a dialect that checks its definitions.
 
-    `strict`: a definition with errors is raised; else `unavailable` is told of it, and it does not run.
+    `strict`: a definition with errors is raised; else `unavailable` is told of it, and it does not run. A dialect is
+    asked twice: before the database is opened, and when it has told the names that it has (`whole`).
     """
 
     workflows: Sequence[str]  # the names that are known
     handlers: Sequence[Any]
     strict: bool
-    unavailable: Callable[[Workflow, str], None]
+    unavailable: Callable[[Workflow, AuthorError], None]
+    whole: bool = False
 
 
 class Gathered(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from perdure.errors import BadProcess
 from perdure.kernel.backoff import Backoff
 from perdure.tasks.model import Escalation, Quorum
 
-from . import model
+from . import fields, model
 from .fields import Document, Lifted, Reader
 
 _HERE = os.path.dirname(__file__)
@@ -315,11 +315,16 @@ class Fail(Step):
         self._keep(code=code, message=Lifted(message))
 
 
-class Reference:
+class Reference(Part):
     """By what people know an instance: a key and further parts, each an expression."""
 
+    kind = "reference"
+
     def __init__(self, key: Any, /, **parts: Any) -> None:
-        self.fields = {"key": Lifted(key), "parts": {name: Lifted(part) for name, part in parts.items()}}
+        self._keep(key=Lifted(key), parts={name: Lifted(part) for name, part in parts.items()})
+
+    def _read(self, reader: Reader) -> Any:
+        return fields.reference(reader, self, ())
 
 
 class Task(Part):

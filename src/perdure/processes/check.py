@@ -19,7 +19,7 @@ from perdure.expressions.problem import meant
 
 from .fields import Path, spelled
 from .model import every_step, functions_in, sequences
-from .paths import find_gets, impossible, of_member
+from .paths import find_gets, impossible, of_member, results_of
 
 ALWAYS: Final = frozenset(
     ("start", "state", "result", "payload", "task", "tasks", "message", "reference", "meta")
@@ -32,6 +32,8 @@ ERROR: Final = ("class", "code", "message", "data", "location", "all", "branch")
 UNDOING: Final = ("call", "set", "decide", "activate", "subprocess", "?")
 ENDING: Final = ("complete", "fail")
 FUNCTION: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
+UNKNOWN_WORKFLOW: Final = "PD031"
+URL: Final = re.compile(r"https?://[^/?#\s]", re.IGNORECASE)
 SAFE: Final = ("GET", "HEAD", "OPTIONS")
 
 Schemas = Mapping[str, Any]
@@ -67,10 +69,7 @@ class _Checker:
         self.problems: list[Problem] = []
         self.tasks: dict[str, Any] = data.get("tasks", {})
         self.steps = list(every_step(data.get("steps", [])))
-        self.results = {step["result"] for _, step in self.steps if "result" in step}
-        self.results |= {
-            step["name"] for _, step in self.steps if step["kind"] in ("parallel", "repeat") and "name" in step
-        }
+        self.results = results_of([step for _, step in self.steps])
         self.users = {
             name: _any for name in functions_in([data.get(part) for part in PARTS]) if FUNCTION.fullmatch(name)
         }
@@ -153,6 +152,8 @@ class _Checker:
                 self.error("PD013", path, f"a task has no {rest[1]!r}", f"known are: {', '.join(ANSWER)}")
             elif rest[1] == "answer":
                 self.member(self.tasks[first].get("answer"), rest[2:], keys, path)
+        elif root == "result":
+            self.member({"anyOf": self.results[first]}, rest[1:], keys, path)
         elif root in scope.schemas:
             self.member(scope.schemas[root], rest, keys, path)
 
@@ -170,9 +171,13 @@ class _Checker:
             self.expression(task.get(name), scope, (*path, name), "list null")
         for name in ("due", "expire"):
             self.expression(task.get(name), scope, (*path, name), "duration datetime null")
+            self.span(task.get(name), (*path, name))
         self.expression(task.get("data"), scope, (*path, "data"))
         self.expression(task.get("labels"), scope, (*path, "labels"), "object null")
         self.expression(task.get("priority"), scope, (*path, "priority"), "number null")
+        priority = task.get("priority")
+        if type(priority) in (int, float) and not (type(priority) is int and 0 <= priority <= 100):
+            self.error("PD003", (*path, "priority"), f"expected a whole number from 0 to 100, found {priority}")
         people = [task.get(name) for name in ("roles", "users", "assignee")]
         if not self.data.get("roles") and all(each in (None, {"list": []}, "") for each in people):
             self.error("PD042", path, "nobody can complete this task", "give it roles, users or an assignee")
@@ -267,6 +272,9 @@ class _Checker:
         )
         request = step.get("address", {}).get("http", {})
         self.expression(request.get("url"), scope, (*path, "address", "http", "url"), "text")
+        if isinstance(request.get("url"), str) and not URL.match(request["url"]):
+            text = f"{request['url']!r:.80} is no URL"
+            self.error("PD032", (*path, "address", "http", "url"), text, "https:// or http://, then a host")
         for name, value in request.get("headers", {}).items():
             if not (isinstance(value, dict) and "secret" in value):
                 self.expression(value, scope, (*path, "address", "http", "headers", name), "text")
@@ -332,9 +340,12 @@ class _Checker:
             self.error("PD022", path, "a timer has one of after and at")
         self.expression(step.get("after"), scope, (*path, "after"), "duration")
         self.expression(step.get("at"), scope, (*path, "at"), "datetime")
-        match step.get("after"):
+        self.span(step.get("after"), (*path, "after"))
+
+    def span(self, tree: Tree, path: Path) -> None:
+        match tree:
             case {"value": ["duration", str(text)]} if text.startswith("-"):
-                self.error("PD023", (*path, "after"), "a timer cannot wait for less than nothing")
+                self.error("PD023", path, f"{text}: a duration is not negative")
             case _:
                 pass
 
@@ -359,7 +370,8 @@ class _Checker:
     def workflow(self, step: dict[str, Any], path: Path) -> None:
         known, name = self.known.workflows, step.get("workflow")
         if known is not None and name is not None and name not in known:
-            self.error("PD031", (*path, "workflow"), f"no workflow is named {name} here", meant(name, known))
+            hint = meant(name, known) or "perdure.open(..., workflows=[...])"
+            self.error(UNKNOWN_WORKFLOW, (*path, "workflow"), f"no workflow is named {name} here", hint)
 
     def required(self) -> None:
         known = self.known

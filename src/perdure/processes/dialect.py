@@ -14,7 +14,7 @@ from perdure.ports.dialect import Gathered, Opening, Stored
 from perdure.ports.executor import Handler
 from perdure.ports.seen import Words
 
-from .check import Known, check
+from .check import UNKNOWN_WORKFLOW, Known
 from .functions import Transport, UserFunction
 from .process import Process
 from .transports import handlers
@@ -83,18 +83,16 @@ class Checking:
     def __call__(self, opening: Opening) -> None:
         transports = {each.name for each in opening.handlers if isinstance(each, Transport)}
         functions = {name: each.version for name, each in self._users.items()}
-        names = set(opening.workflows)
-        for process in self._processes:
-            problems = process.problems
-            if not _errors(problems):
-                known = Known(functions, transports, names, _is_step)
-                problems = tuple(check(process.data, known))
-            if not _errors(problems):
-                continue
-            error = BadProcess(f"{process.name} {process.number}", tuple(_errors(problems)))
-            if opening.strict:
-                raise error
-            opening.unavailable(process, str(error))
+        known = Known(functions, transports, set(opening.workflows), _is_step)
+        found = [(process, _errors(process.problems_among(known))) for process in self._processes]
+        wrong = [(process, errors) for process, errors in found if errors]
+        if not opening.whole and all(each.code == UNKNOWN_WORKFLOW for _, errors in wrong for each in errors):
+            return  # the database may have these workflows
+        if wrong and opening.strict:
+            names = " and ".join(f"{process.name} {process.number}" for process, _ in wrong)
+            raise BadProcess(names, tuple([each for _, errors in wrong for each in errors]))
+        for process, errors in wrong:
+            opening.unavailable(process, BadProcess(f"{process.name} {process.number}", tuple(errors)))
 
 
 def _errors(problems: Sequence[Problem]) -> list[Problem]:

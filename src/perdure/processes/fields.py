@@ -315,6 +315,10 @@ def expressions(reader: Reader, value: Any, path: Path) -> Any:
 
 
 def reference(reader: Reader, value: Any, path: Path) -> Any:
+    document = getattr(value, "document", None)
+    if isinstance(document, Document):
+        reader.places[path] = document.where
+        value = document.fields
     return reader.record({"key": Field(given), "parts": Field(expressions, {})}, value, path, "a reference")
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from perdure.expressions import Tree
 from perdure.expressions.problem import meant
 
 _SCALARS: Final = frozenset(("string", "number", "integer", "boolean", "null"))
+_JOINED: Final = {"first": True, "ended": {"type": "array"}, "dropped": {"type": "array"}}
+_WRITERS: Final[Mapping[str, Any]] = {
+    "parallel": {"type": "object", "properties": _JOINED, "additionalProperties": False},
+    "repeat": {"type": "array"},
+}
+"""What steps write to the result of their own name."""
 _FOLLOWED: Final = 64  # references to other parts of a schema, one after the other
 
 
@@ -41,9 +47,8 @@ def impossible(schema: Any, keys: list[Any]) -> tuple[str, str] | None:
         arms = schema.get("anyOf") or schema.get("oneOf")
         if isinstance(arms, list):
             reasons = [
-                impossible({**arm, "$defs": root.get("$defs", {})}, keys[place:])
+                impossible({"$defs": root.get("$defs", {}), **arm}, keys[place:]) if isinstance(arm, dict) else None
                 for arm in arms
-                if isinstance(arm, dict)
             ]
             return reasons[0] if reasons and all(reasons) else None
         kind = schema.get("type")
@@ -70,6 +75,18 @@ def impossible(schema: Any, keys: list[Any]) -> tuple[str, str] | None:
         else:
             schema = schema.get("additionalProperties", True)
     return None
+
+
+def results_of(steps: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The names of results, each with the schemas of the steps that write it; True: any value."""
+    found: dict[str, list[Any]] = {}
+    for step in steps:
+        if "result" in step:
+            schema = step.get("returns" if step["kind"] == "call" else "schema")
+            found.setdefault(step["result"], []).append(True if schema is None else schema)
+        if step["kind"] in _WRITERS and "name" in step:
+            found.setdefault(step["name"], []).append(_WRITERS[step["kind"]])
+    return found
 
 
 def of_member(schemas: Mapping[str, Any], tree: Tree) -> Any:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from perdure.codec import digest, encode
-from perdure.errors import BadProcess, Problem
+from perdure.errors import BadCall, BadProcess, Problem
 from perdure.kernel.retention import Retention
 
 from . import model
@@ -19,6 +21,8 @@ from .workflow import Runnable
 if TYPE_CHECKING:
     from perdure.drawing.draw import Format
     from perdure.drawing.model import Direction
+
+    from .check import Known
 
 
 class Process(Runnable):
@@ -56,13 +60,13 @@ class Process(Runnable):
             "input": input,
             "output": output,
             "state_schema": state_schema,
-            "state": {key: Lifted(value) for key, value in (state or {}).items()},
-            "reference": None if reference is None else reference.fields,
-            "roles": list(roles),
-            "managers": list(managers),
+            "state": {key: Lifted(value) for key, value in state.items()} if isinstance(state, Mapping) else state,
+            "reference": reference,
+            "roles": roles,
+            "managers": managers,
             "tasks": tasks,
             "steps": steps,
-            "requires": {"functions": dict(functions or {})},
+            "requires": {"functions": {} if functions is None else functions},
             "unhandled": unhandled,
             "limits": limits,
             "retention": retention,
@@ -71,7 +75,8 @@ class Process(Runnable):
 
     def _begin(self, document: Any, where: str, locate: Callable[[str], str] | None) -> None:
         Runnable.__init__(self)
-        self._data, reader = model.read(document)
+        data, reader = model.read(document)
+        self._data = data if reader.problems else _copied(data)
         self._form = tuple(reader.problems)
         self.children = tuple(reader.workflows)
         """Workflows that its steps were given themselves: a test runs them too."""
@@ -98,9 +103,13 @@ class Process(Runnable):
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
         """All problems, errors first. A process with an error cannot run."""
-        from .check import check  # it reads every expression: only when it is asked for
+        return self.problems_among()
 
-        found = [*self._form, *check(self._data)]
+    def problems_among(self, known: Known | None = None) -> tuple[Problem, ...]:
+        """The problems, with those of parts that an engine does not have."""
+        from .check import Known, check  # it reads every expression: only when it is asked for
+
+        found = [*self._form, *check(self._data, known or Known())]
         placed = [each._replace(where=self._placed(each.where)) for each in dict.fromkeys(found)]
         return tuple(sorted(placed, key=lambda each: each.severity != "error"))
 
@@ -122,9 +131,9 @@ class Process(Runnable):
 
     @property
     def data(self) -> dict[str, Any]:
-        """The definition as plain data. Raises `BadProcess` if it has errors."""
+        """The definition as plain data, each time a copy. Raises `BadProcess` if it has errors."""
         self.require_valid()
-        return self._data
+        return _copied(self._data)
 
     @cached_property
     def bytes(self) -> bytes:
@@ -161,7 +170,7 @@ class Process(Runnable):
         if format == "python":
             return self.source()
         if format not in ("json", "yaml"):
-            raise ValueError(f"format={format!r}: a process is exported as json, yaml or python")
+            raise BadCall(f"format={format!r:.80}: a process is exported as json, yaml or python")
         return to_yaml(self.data) if format == "yaml" else to_json(self.data)
 
     def draw(self, format: Format = "svg", direction: Direction = "LR") -> str:
@@ -171,3 +180,8 @@ class Process(Runnable):
         from .blocks import blocks
 
         return draw(blocks(self.data), format, direction, title=f"{self.name} {self.number}")
+
+
+def _copied(data: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(data)
+    return found

@@ -12,14 +12,20 @@ from typing import Any, Literal, TypeVar, cast, overload
 
 import msgspec
 
-from perdure.errors import AmbiguousReference, AskTimeout, CallerError, UnknownInstance, UnknownIntent, UnknownWorkflow
+from perdure.errors import (
+    AskTimeout,
+    CallerError,
+    UnknownIntent,
+    UnknownWorkflow,
+    WorkflowUnavailable,
+)
 from perdure.kernel.asked import Actor
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address, Parent, ReceiptArrived, Started
 from perdure.kernel.outside import KIND
 from perdure.kernel.receipt import ReceiptSignature
 from perdure.kernel.rows import StoredInstance
-from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.status import Status
 from perdure.kernel.tags import TagValue
 from perdure.kernel.workflows import OWN, Workflows
 from perdure.ports.dialect import Catalog
@@ -51,6 +57,7 @@ from .history import list_place, summary
 from .open_effects import intent_id, open_effects
 from .policies import refuse_by_policy, takes_empty_key
 from .receipt_taken import wait_until_taken
+from .references import live_one
 from .startable import Named, Startable
 from .state import Keyed, Stateful, read_state, record_at, record_now
 from .tasks import Tasks
@@ -378,23 +385,8 @@ class Client(Speaker):
 
         None is `UnknownInstance`, several are `AmbiguousReference`: `parts` tells them apart.
         """
-        wanted = reference_tags(reference, parts)
-        live: list[HeadRow] = []
-        before = None
-        while len(live) < 2 and (rows := await self._connection.queries.heads(Filter(tags=wanted, before=before))):
-            live += [row for row in rows if row.status not in TERMINAL]
-            before = place_of(rows[-1])
-        said = f"the reference {reference!r:.80}" + "".join(
-            f", {part} {value!r:.80}" for part, value in (parts or {}).items()
-        )
-        if not live:
-            raise UnknownInstance(
-                f"no live instance has {said}; `perdure ls --reference` lists those that have ended, too"
-            )
-        if len(live) > 1:
-            found = ", ".join(f"{row.workflow}/{row.key}" for row in live[:5])
-            raise AmbiguousReference(f"several live instances have {said}: {found}; tell them apart by parts={{...}}")
-        handle = self.handle(live[0].workflow, live[0].key)
+        found = await live_one(self._connection.queries, reference, parts)
+        handle = self.handle(found.workflow, found.key)
         await handle.send(name, body, id=id, by=by)
         return handle
 
@@ -495,6 +487,8 @@ class Client(Speaker):
             return cast(Startable[Any], stored)
         rows = Workflows(await self._connection.queries.workflows())
         row = rows.newest(name)
+        if (error := self._workflows.unavailable.get(name)) is not None:
+            raise WorkflowUnavailable(name, getattr(error, "problems", ()))
         if row is None or (self._workflows and name not in self._workflows):
             names = {*rows.names(), *self._workflows.names()}
             raise UnknownWorkflow(unknown("workflow", name, names, "register it: perdure.open(url, workflows=[...])"))

@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from datetime import datetime, timedelta
 from math import ceil
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Self, TypeVar, Unpack, overload
 
 from perdure.cells.author import Cell, Datum, Effect
 from perdure.cells.bound_manifest import Catalog, Definition
@@ -39,7 +39,7 @@ from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.frame import Frame
 from perdure.ports.seen import Line, Waiting
 from perdure.ports.store import Queries
-from perdure.runtime.arguments import unknown
+from perdure.runtime.arguments import Asking, Said, unknown
 from perdure.runtime.client import Client, Reuse
 from perdure.runtime.connection import refusal
 from perdure.runtime.connections import look
@@ -47,6 +47,7 @@ from perdure.runtime.handle import Handle
 from perdure.runtime.history import Reader
 from perdure.runtime.policies import Policies
 from perdure.runtime.startable import Startable
+from perdure.runtime.state import Stateful
 from perdure.runtime.streams import Streams
 from perdure.runtime.virtual_clock import SECOND
 from perdure.stores.memory import MemoryStore
@@ -219,10 +220,11 @@ class World:
         reference: str,
         parts: Mapping[str, str] | None = None,
         id: str | None = None,
+        by: Actor | str | None = None,
     ) -> None:
         """Send a message to the one live instance with this reference, as `engine.send_to` does."""
         id = id or self._connection.message_id()
-        at_once(self._client.send_to(name, body, reference=reference, parts=parts, id=id))
+        at_once(self._client.send_to(name, body, reference=reference, parts=parts, id=id, by=by))
 
     # ---- cells -----------------------------------------------------------------------------------------
 
@@ -236,11 +238,15 @@ class World:
         id = id or self._connection.message_id()
         at_once(self._client.send_json(name, data, id=id, correlation=correlation))
 
-    def state(self, cell: Cell | str, key: object = "") -> Any:
+    def state(self, cell: Cell | Stateful | str, key: object = "", *, at: int | None = None) -> Any:
         """The state of a cell, as its reducer would get it; None: there is no cell.
 
-        It is rebuilt from the journal: a reducer that decides otherwise by now is a `Divergence`.
+        It is rebuilt from the journal: a reducer that decides otherwise by now is a `Divergence`. Of a process it is
+        the business state, now or as of an entry of the journal (`at`).
         """
+        known = None if isinstance(cell, Cell) else self._simulation.workflows.newest(_name_of(cell))
+        if known is not None and not isinstance(known, Definition):
+            return at_once(self._client.state(known.name, str(key), at=at))
         return state_of(self._simulation, self._definition(cell).name, key)
 
     def pull_effects(self) -> list[OpenEffect]:
@@ -288,9 +294,9 @@ class World:
         """Send a frame of an open effect, as its handler would with `perdure.emit(value)`. Checked by its schema."""
         send_frame(self._simulation, find_open(open_effects(self._simulation), effect), value)
 
-    def _definition(self, cell: Cell | str) -> Definition:
+    def _definition(self, cell: Cell | Stateful | str) -> Definition:
         cells = self._simulation.cells.cells if self._simulation.cells is not None else []
-        name = cell.name if isinstance(cell, Cell) else cell
+        name = _name_of(cell)
         found = next((each for each in cells if name in (each.cell.name, each.name)), None)
         if found is None:
             raise CallerError(unknown("cell", str(name), [each.cell.name for each in cells], "world.register(...) it"))
@@ -386,13 +392,14 @@ class WorldHandle(Generic[R]):
         """Its result, or the error that it ended with. `NotYet` if it has not ended: that says what it waits for."""
         return at_once(self._handle.result())
 
-    def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
-        at_once(self._handle.send(name, body, id=id or self._connection.message_id()))
+    def send(self, name: str, body: object = None, *, intent: str = "", **said: Unpack[Said]) -> None:
+        said["id"] = said.get("id") or self._connection.message_id()
+        at_once(self._handle.send(name, body, intent=intent, **said))
 
-    def ask(self, name: str, body: object = None, *, id: str | None = None) -> Any:
+    def ask(self, name: str, body: object = None, **said: Unpack[Said]) -> Any:
         """Send a message and take its response; `NotYet` if there is none by now: ask again, with the same `id`."""
-        id = id or self._connection.message_id()
-        self.send(name, body, id=id)
+        id = said["id"] = said.get("id") or self._connection.message_id()
+        self.send(name, body, **said)
         instance = at_once(self._handle.summary()).id
         response = at_once(self._connection.response(instance, response_name(id)))
         if response is not None:
@@ -401,26 +408,37 @@ class WorldHandle(Generic[R]):
             raise NotAnswered(f"{self._handle.address} has ended without an answer to {name!r}")
         raise NotYet(f"{self._handle.address} has not answered {name!r}", at_once(self._connection.reason(instance)))
 
-    def cancel(self, reason: str = "", undo: bool = False) -> None:
-        at_once(self._handle.cancel(reason, undo))
+    def cancel(self, reason: str = "", undo: bool = False, **said: Unpack[Asking]) -> None:
+        at_once(self._handle.cancel(reason, undo, **said))
 
-    def wake(self, location: str = "") -> None:
-        at_once(self._handle.wake(location))
+    def wake(self, location: str = "", **said: Unpack[Said]) -> None:
+        at_once(self._handle.wake(location, **said))
 
-    def retry(self) -> None:
-        at_once(self._handle.retry())
+    def retry(self, **said: Unpack[Said]) -> None:
+        at_once(self._handle.retry(**said))
 
-    def rewind(self, to: str, *, force: bool = False) -> None:
-        at_once(self._handle.rewind(to, force=force))
+    def rewind(self, to: str, *, force: bool = False, **said: Unpack[Said]) -> None:
+        at_once(self._handle.rewind(to, force=force, **said))
 
-    def fork(self, at: str, edit: Mapping[str, Any] | None = None, *, key: str | None = None) -> WorldHandle[R]:
-        return WorldHandle(self._connection, at_once(self._handle.fork(at, edit, key=key)))
+    def fork(
+        self, at: str, edit: Mapping[str, Any] | None = None, *, key: str | None = None, **said: Unpack[Said]
+    ) -> WorldHandle[R]:
+        return WorldHandle(self._connection, at_once(self._handle.fork(at, edit, key=key, **said)))
 
-    def settle(self, location: str, value: object = None, *, error: str | None = None) -> None:
-        at_once(self._handle.settle(location, value, error=error))
+    def settle(self, location: str, value: object = None, *, error: str | None = None, **said: Unpack[Said]) -> None:
+        at_once(self._handle.settle(location, value, error=error, **said))
 
     def read(self, name: str) -> Any:
         return at_once(self._handle.read(name))
+
+    def draw(
+        self,
+        format: Literal["svg", "mermaid", "json"] = "svg",
+        direction: Literal["LR", "TB"] = "LR",
+        *,
+        at: int | None = None,
+    ) -> str:
+        return at_once(self._handle.draw(format, direction, at=at))
 
     def error(self) -> Any:
         return at_once(self._handle.error())
@@ -565,3 +583,7 @@ def _duration(given: timedelta | float) -> timedelta:
 
 def _raise(error: BaseException) -> Never:
     raise error
+
+
+def _name_of(workflow: Cell | Stateful | str) -> str:
+    return workflow if isinstance(workflow, str) else workflow.name
