@@ -33,14 +33,17 @@ class Loaded(msgspec.Struct, frozen=True):
 
 def load(text: str, source: str = "", tools: Mapping[str, Kind] | None = None) -> Loaded:
     """A playbook from YAML text. Raises `BadPlaybook` with all problems. `source` is the name of the file."""
-    root = read_yaml(text, source)
     report = Report(source)
+    root = read_yaml(text, source, report)
+    partial = bool(report.problems)  # parts of the text could not be read: what is missing may stand there
     kinds = all_kinds(tools or {})
     v10 = _mode(root, report)
     if v10:
         root = rewrite(root, kinds, report)
     reader = Reader(kinds, report, v10=v10)
     playbook = reader.playbook(root)
+    if partial:
+        report.forget("missing-key")
     if playbook is not None:
         playbook = _joined(playbook)
         definition = define(playbook, source, reader.places)
@@ -203,8 +206,6 @@ class _Check:
             if isinstance(use, str) and use not in self.playbook.workbook:
                 hint = meant(use, self.playbook.workbook)
                 self.report.add(self.at(f"{path}/fields/use"), "unknown-kind", f"the workbook has no entry {use}", hint)
-        if action.kind == "wait" and len(action.fields.keys() & {"for", "until", "message"}) != 1:
-            self.report.add(self.at(path), "missing-key", "a wait has one of the keys for, until and message")
         kind = self.kinds.get(action.kind)
         for key, field in kind.fields.items() if kind is not None else ():
             raw = action.fields.get(key)
