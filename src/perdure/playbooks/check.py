@@ -175,6 +175,8 @@ class _Check:
                     place = f"{path}/{number}/rules/{at}"
                     if rule.do == "jump" and not rule.to:
                         self.report.add(self.at(place), "missing-key", "a jump needs the key to")
+                    elif rule.do == "jump" and rule.to == "previous" and number == 0:
+                        self.report.add(self.at(f"{place}/to"), "unknown-label", "no action is before the first")
                     elif rule.do == "jump" and rule.to not in (*labels, "previous"):
                         text = f"the step has no label {rule.to}"
                         self.report.add(self.at(f"{place}/to"), "unknown-label", text, meant(rule.to, labels))
@@ -414,12 +416,12 @@ def problems_of(text: str, source: str = "", tools: Mapping[str, Kind] | None = 
         loaded = load(text, source, tools)
     except BadPlaybook as bad:
         return list(bad.problems)
-    known = {(each.code, each.line) for each in loaded.warnings}
+    known = {(each.code, each.line, each.column) for each in loaded.warnings}
     places = loaded.definition.places
     index = {step.name: number for number, step in enumerate(loaded.definition.playbook.steps)}
     more = []
     for each in findings(loaded.definition.playbook):
         line, column = places.get(f"steps/{index[each.step]}", (1, 1)) if each.step else (1, 1)
-        if (each.code, line) not in known and ("unreachable-step", line) not in known:
+        if not known & {(each.code, line, column), ("unreachable-step", line, column)}:
             more.append(Problem(each.code, each.text, "", line, column, source, warning=True))
     return sorted([*loaded.warnings, *more], key=lambda each: (each.line, each.column))

@@ -56,6 +56,11 @@ class ToolError(Exception):
         self.more = dict(more or {})
 
     @property
+    def retry(self) -> bool | None:
+        """For steps of flows: False where no other attempt of the same call can end otherwise."""
+        return False if self.kind in ("bad_parameters", "blocked_address") else None
+
+    @property
     def data(self) -> dict[str, Any]:
         """What is recorded besides the text."""
         told = {"kind": self.kind, "retryable": self.retryable, "status": self.status, "details": self.details}
