@@ -80,7 +80,7 @@ async def test_what_is_no_playbook_is_refused(tmp_path):
     wf = book("workflow: [{step: a, tool: {kind: noop}}]")
     async with perdure.open(":memory:", workflows=[wf]) as engine:
         with pytest.raises(perdure.BadCall, match="a playbook is put as one that was loaded, found str"):
-            await engine.playbooks.put("p.yaml", by="ann")
+            await engine.playbooks.put("p.yaml", by="ann")  # type: ignore[arg-type]
         with pytest.raises(
             perdure.NotConvertible, match="the input of p: \\$: expected a map over the workload, found list"
         ):

@@ -113,6 +113,9 @@ class Runs:
     def end(self, turn: Turn, run: Run) -> None:
         """Sets and arcs of a run that has come to its end."""
         code = self.compiler.step(run.step)
+        if not code.sets and not code.arcs:  # a leaf: nothing is to be seen
+            self._ended(turn, run, code, {}, [])
+            return
         here = _Ending(turn, run, self._seen(run), run_location(run))
         chosen: list[tuple[ArcCode, dict[str, Any]]] = []
         try:
