@@ -107,6 +107,28 @@ def test_a_stopped_step_is_cancelled_and_a_step_stopped_before_it_began_never_ru
     story(InlineExecutor, tell)
 
 
+def test_close_waits_for_a_stopped_step_that_cleans_up():
+    async def tell(desk: Desk) -> None:
+        begun, cleaned = asyncio.Event(), []
+
+        async def waits() -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                cleaned.append(1)
+
+        running = desk.work(waits)
+        await begun.wait()
+        desk.stop(running)
+        await desk.executor.close()
+        assert cleaned
+
+    story(InlineExecutor, tell)
+
+
 def test_a_step_that_fails_does_not_stop_the_rest_of_its_batch():
     async def fails() -> None:
         raise ValueError("no")

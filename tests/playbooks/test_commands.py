@@ -118,6 +118,24 @@ def test_run_doubts_a_key_that_is_near_to_one_of_the_workload(tmp_path):
     assert "other" not in told.stderr.partition("started")[0]
 
 
+def test_render_shows_args_and_credentials_with_the_names_of_secrets(tmp_path):
+    file = tmp_path / "p.yaml"
+    tool = "{kind: http, url: 'https://a', auth: {bearer: '{{ keychain.k.t }}'}, args: {n: '{{ 1 + 1 }}'}}"
+    file.write_text(HEAD + f"keychain: [{{name: k, map: {{t: depot}}}}]\nworkflow: [{{step: a, tool: {tool}}}]\n")
+
+    shown = json.loads(called("playbooks", "render", str(file), "a").stdout)["a_task"]
+
+    assert shown["auth"] == {"bearer": "<secret depot>"}
+    assert shown["args"] == {"n": 2}
+
+
+def test_run_names_the_place_of_an_expression_that_fails(tmp_path):
+    file = tmp_path / "p.yaml"
+    file.write_text(HEAD + "workflow:\n  - step: a\n    tool: {kind: noop, result: '{{ workload.gone }}'}\n")
+
+    assert f"{file}:6:" in called("run", str(file)).stderr
+
+
 def test_why_names_the_file_of_a_playbook_that_no_engine_runs(tmp_path):
     url = str(tmp_path / "p.db")
     asyncio.run(waiting_at_a_gate(url))

@@ -3,6 +3,8 @@
 import asyncio
 import textwrap
 
+import pytest
+
 import perdure
 from perdure.app.ours import load_playbook
 from perdure.playbooks.model import from_bytes, to_bytes
@@ -72,6 +74,17 @@ async def test_an_instance_stays_on_its_version_and_the_file_registered_last_is_
         assert await engine.handle("p", "old").result() == 2
         assert await engine.handle("p", "new").result() == 31
         assert [each.version for each in await engine.playbooks.versions("p")][1:] == [each.version for each in later]
+
+
+async def test_what_is_no_playbook_is_refused(tmp_path):
+    wf = book("workflow: [{step: a, tool: {kind: noop}}]")
+    async with perdure.open(":memory:", workflows=[wf]) as engine:
+        with pytest.raises(perdure.BadCall, match="a playbook is put as one that was loaded, found str"):
+            await engine.playbooks.put("p.yaml", by="ann")  # type: ignore[arg-type]
+        with pytest.raises(
+            perdure.NotConvertible, match="the input of p: \\$: expected a map over the workload, found list"
+        ):
+            await engine.start(wf, [1], key="k")
 
 
 async def test_two_spellings_are_one_version(tmp_path):

@@ -48,6 +48,18 @@ def test_a_retry_waits_and_holds_no_slot():
     assert stage.result == 7
 
 
+@pytest.mark.parametrize("delay", ["2m", "PT2M", "120s", "120"])
+def test_a_delay_is_a_duration(delay):
+    retry = rules(f"{{when: outcome.status == 'error', then: {{do: retry, delay: {delay}, max_delay: 1h}}}}")
+    stage = PlaybookHarness(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [ERROR, 7]})
+
+    stage.advance(119)
+    assert stage.waits == ["s/a/backoff#1"]
+    stage.advance(1)
+
+    assert stage.result == 7
+
+
 def test_attempts_run_out_with_the_last_error():
     retry = rules("{when: outcome.status == 'error', then: {do: retry, attempts: 2, delay: 0}}")
     stage = PlaybookHarness(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [ERROR]})

@@ -2,6 +2,7 @@
 
 import pytest
 
+import perdure
 from perdure.playbooks.check import load
 from perdure.playbooks.problem import CODES, WARNINGS, BadPlaybook
 from tests.playbooks.harness import HEAD, TOOLS
@@ -11,9 +12,10 @@ STEP = "workflow: [{step: a, tool: {kind: noop}}]\n"
 CASES = [
     ("yaml-syntax", "a: [1\n", "2:1"),
     ("yaml-syntax", HEAD + "workflow: !x [{step: a}]\n", "4:11"),
-    ("yaml-syntax", HEAD + "x: &a 1\n<<: {b: 1}\n", "5:1"),
+    ("yaml-syntax", HEAD + "x-a: &a 1\n<<: {b: 1}\n", "5:1"),
     ("yaml-syntax", "--- 1\n--- 2\n", "2:1"),
     ("yaml-syntax", "", "1:1"),
+    ("yaml-syntax", HEAD + 'workload: {x: "\\ud83d"}\n' + STEP, "4:15"),
     ("duplicate-key", HEAD + "workload: {a: 1,\n a: 2}\n", "5:2"),
     ("unquoted-template", HEAD + "workflow:\n- step: a\n  tool: {kind: noop, result: {{ ctx.x }}}\n", "6:30"),
     ("unquoted-template", HEAD + "workflow:\n- step: a\n  args:\n    x: {{ workload }}/b\n", "7:8"),
@@ -23,6 +25,8 @@ CASES = [
     ("missing-key", "kind: Playbook\nmetadata: {name: p}\n" + STEP, "1:1"),
     ("missing-key", "apiVersion: perdure/v1\nmetadata: {}\n" + STEP, "2:11"),
     ("missing-key", HEAD + "workflow: []\n", "4:11"),
+    ("missing-key", HEAD + "workflow:\n", "5:1"),
+    ("missing-key", HEAD + "workflow: [{step: a, tool: {kind: wait, for: 1, until: x}}]\n", "4:28"),
     ("missing-key", HEAD + "workflow: [{tool: {kind: noop}}]\n", "4:12"),
     ("missing-key", HEAD + "workflow: [{step: a}]\n", "4:12"),
     ("missing-key", HEAD + "workflow: [{step: a, tool: {result: 1}}]\n", "4:28"),
@@ -40,15 +44,31 @@ CASES = [
     ("wrong-type", HEAD + "workflow: [{step: a, tool: {kind: noop, spec: {timeout: soon}}}]\n", "4:57"),
     ("wrong-type", HEAD + "executor: {spec: {limits: {max_tokens: 0}}}\n" + STEP, "4:40"),
     ("wrong-type", "[1]\n", "1:1"),
+    ("wrong-type", HEAD + "workflow: [{step: a, tool: {kind: wait, for: 5x}}]\n", "4:46"),
+    (
+        "wrong-type",
+        HEAD + "workflow: [{step: a, loop: {in: 1, spec: {max_in_flight: 1.5}}, tool: {kind: noop}}]\n",
+        "4:58",
+    ),
     ("bad-word", HEAD.replace("perdure/v1", "perdure/v9") + STEP, "1:13"),
     ("bad-word", HEAD.replace("Playbook", "Playbok") + STEP, "2:7"),
+    ("bad-word", HEAD.replace("name: p", "name: ''") + STEP, "3:18"),
     ("bad-word", HEAD + "workflow: [{step: a b, tool: {kind: noop}}]\n", "4:19"),
+    ("bad-word", HEAD + "workflow: [{step: a, tool: {kind: workflow, workflow: b, wait: soon}}]\n", "4:64"),
+    ("bad-word", HEAD + "workflow: [{step: a, tool: {kind: wait, message: m, on_timeout: go}}]\n", "4:65"),
     ("bad-word", HEAD + "workflow: [{step: a, next: {spec: {mode: both}, arcs: []}}]\n", "4:42"),
     ("bad-word", HEAD + "workflow: [{step: a, join: most}]\n", "4:28"),
     ("bad-word", HEAD + "workflow: [{step: a, tool: {kind: noop}, set: {iter.x: 1}}]\n", "4:48"),
     ("bad-word", HEAD + "workbook: {w: {kind: workbook, use: w}}\n" + STEP, "4:15"),
     ("removed-key", HEAD + STEP + "vars: {a: 1}\n", "5:1"),
     ("removed-key", HEAD + "workflow: [{step: a, when: x, tool: {kind: noop}}]\n", "4:22"),
+    ("removed-key", HEAD.replace("perdure/v1", "noetl.io/v2") + "vars: {a: 1}\n" + STEP, "4:1"),
+    ("removed-key", HEAD.replace("perdure/v1", "noetl.io/v10") + STEP.replace("tool", "case: [], tool"), "4:22"),
+    (
+        "removed-key",
+        HEAD + "workflow: [{step: a, tool: {kind: noop, spec: {policy: {rules: [{expr: x, then: {do: skip}}]}}}}]\n",
+        "4:66",
+    ),
     ("removed-key", HEAD + "workflow: [{step: a, tool: {kind: noop, eval: x}}]\n", "4:41"),
     ("removed-key", HEAD + "workflow: [{step: a, tool: {kind: noop, spec: {policy: []}}}]\n", "4:56"),
     ("too-large", HEAD + "workload:\n" + " {a: " * 80 + "1" + "}" * 80 + "\n" + STEP, "5:318"),
@@ -68,6 +88,12 @@ CASES = [
         + "workflow: [{step: a, tool: {kind: noop, spec: {policy: {rules: [{else: {then: {do: jump, to: b}}}]}}}}]\n",
         "4:94",
     ),
+    (
+        "unknown-label",
+        HEAD + "workflow: [{step: a, tool: {kind: noop, "
+        "spec: {policy: {rules: [{else: {then: {do: jump, to: previous}}}]}}}}]\n",
+        "4:94",
+    ),
     ("unknown-kind", HEAD + "workflow: [{step: a, tool: {kind: htp, url: x}}]\n", "4:35"),
     ("unknown-kind", HEAD + "workflow: [{step: a, tool: {kind: workbook, use: b}}]\n", "4:50"),
     ("unknown-kind", HEAD + "executor: {requires: {tools: [snowflake]}}\n" + STEP, "4:31"),
@@ -75,6 +101,7 @@ CASES = [
     ("unknown-name", HEAD + "workflow: [{step: a, tool: {kind: noop}, next: [{step: a, when: outcom.x}]}]\n", "4:65"),
     ("bad-expression", HEAD + 'workflow: [{step: a, tool: {kind: noop, result: "{{ ctx.x.upper() }}"}}]\n', "4:64"),
     ("bad-expression", HEAD + 'workflow: [{step: a, tool: {kind: noop, result: "{{ 1 + }}"}}]\n', "4:57"),
+    ("bad-expression", HEAD + 'workflow: [{step: a, tool: {kind: noop, result: "{{ ctx.__class__ }}"}}]\n', "4:56"),
     (
         "bad-expression",
         HEAD + "workflow:\n- step: a\n  tool:\n    kind: noop\n    result: |\n      x\n      {{ y( }}\n",
@@ -151,6 +178,47 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_text():
     ]
 
 
+def test_what_yaml_alone_can_tell_hides_no_other_problem():
+    text = (
+        "workload: {a: 1, a: 2}\nworkflow: [{step: a, args: {b: {{ y }}}, tool: {kind: htp, <<: {z: 1}}, next: !x b}]\n"
+    )
+
+    found = problems(HEAD + text)
+
+    codes = ["duplicate-key", "unquoted-template", "unknown-name", "unknown-kind", "yaml-syntax"]
+    assert [each.code for each in found] == [*codes, "yaml-syntax", "unknown-step"]
+
+
+def test_two_escapes_of_one_character_are_that_character():
+    text = HEAD + 'workload: {x: "\\ud83d\\ude00"}\n' + STEP
+
+    assert load(text, "p.yaml", TOOLS).definition.playbook.workload == {"x": "\N{GRINNING FACE}"}
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        ("kind: python", "one of the keys call, code, script, found none"),
+        ("kind: shell, argv: [ls], command: ls", "one of the keys argv, command, script, found argv and command"),
+        ("kind: sqlite, dsn: a.db", "one of the keys query, commands, script, found none"),
+        ("kind: sqlite, query: select 1", "one of the keys dsn, auth, found none"),
+        ("kind: http, url: x, json: 1, body: b", "at most one of the keys json, form, body, found json and body"),
+        ("kind: shell, argv: [ls], parse: jsn", "parse is one of text lines json, found jsn; did you mean json?"),
+    ],
+)
+def test_the_check_knows_which_parameters_of_a_tool_go_together(action, said):
+    with pytest.raises(BadPlaybook, match=said):
+        perdure.load_playbook(HEAD + f"workflow: [{{step: a, tool: {{{action}}}}}]\n")
+
+
+def test_how_a_duration_is_spelled_makes_no_version():
+    text = HEAD + "workflow: [{step: a, spec: {timeout: SPELLED}, tool: {kind: wait, for: SPELLED}}]\n"
+
+    spellings = ("90", "90s", "1.5m", "PT1M30S", "'90'")
+
+    assert len({load(text.replace("SPELLED", each), "", TOOLS).definition.version for each in spellings}) == 1
+
+
 def test_at_most_fifty_problems_are_told():
     steps = "".join(f"- {{step: s{n}, tool: {{kind: nope}}}}\n" for n in range(80))
 
@@ -162,6 +230,8 @@ def test_at_most_fifty_problems_are_told():
     [
         ("workflow: [{step: a, command: ls, tool: {kind: noop}}]\n", "it belongs under tool"),
         ("workflow: [{step: a, max_in_flight: 2, tool: {kind: noop}}]\n", "it belongs under loop.spec"),
+        ("workflow: [{step: a, arcs: [], tool: {kind: noop}}]\n", "did you mean args?; it belongs under next"),
+        ("workflow: [{step: a, tool: {kind: noop, rules: []}}]\n", "it belongs under action.policy"),
         ("workflow: [{step: a, nxt: b, tool: {kind: noop}}]\n", "did you mean next?"),
         ("workflow: [{step: load, tool: {kind: noop}, next: lod}]\n", "did you mean load?"),
         ("workflow: [{step: a, tool: {kind: htp}}]\n", "did you mean http?"),

@@ -123,6 +123,19 @@ async def test_a_tool_is_a_step_of_a_flow(tmp_path):
         assert await handle.result() == {"rows": [{"n": 4}], "row_count": 1, "columns": ["n"]}
 
 
+async def test_the_result_of_a_tool_that_a_flow_calls_has_no_secret(tmp_path):
+    @perdure.flow
+    async def ask(ctx: perdure.Context) -> object:
+        shown = {"t": perdure.Secret("token")}
+        return await ctx.step("ask", perdure.tools.shell, argv=["sh", "-c", "echo $t"], env=shown)
+
+    async with perdure.open(tmp_path / "o.db", workflows=[ask], secrets={"token": "canary-17"}) as engine:
+        handle = await engine.start(ask, key="k")
+        assert await handle.result() == "<secret token>"
+
+    assert b"canary-17" not in kept_bytes(tmp_path)
+
+
 async def test_a_package_that_is_missing_is_told_at_the_start(monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)  # as if it were not installed
     async with perdure.open(

@@ -261,8 +261,46 @@ def test_a_guard_that_cannot_be_evaluated_may_be_false():
 def test_an_error_of_an_expression_has_its_place():
     stage = route("[{step: b, when: workload.gone.x}]")
 
-    assert stage.outcome.error.message.startswith("a: a.next.arcs.0.when: workload.gone.x: workload.gone.x is missing")
+    text = "a: p.yaml:8:82: a.next.arcs.0.when: workload.gone.x: workload.gone.x is missing"
+    assert stage.outcome.error.message.startswith(text)
     assert stage.workflow.where(stage.machine.state.steps["a"]["error"]["details"]) == "p.yaml:8:82"
+
+
+def test_the_place_of_an_error_is_no_part_of_what_a_replay_compares():
+    text = "workflow: [{step: a, tool: {kind: noop, result: '{{ workload.gone }}'}}]\n"
+    one, two = PlaybookHarness(book(text)), PlaybookHarness(book(f"# moved by a line\n{text}"))
+
+    assert one.workflow.version == two.workflow.version
+    assert "p.yaml:4:" in one.outcome.error.message
+    assert "p.yaml:5:" in two.outcome.error.message
+    assert not one.workflow.differs(one.decisions[-1], two.decisions[-1])
+
+
+@pytest.mark.parametrize("member", ["status", "result", "error", "run"])
+def test_what_is_read_of_a_step_that_never_ran_is_null(member):
+    text = f"workflow: [{{step: a, tool: {{kind: noop, result: ['{{{{ steps.b.{member} }}}}', X]}}}}, {{step: b, next: a}}]"
+
+    assert PlaybookHarness(book(text.replace("X", "'{{ steps.b.result | default(3) }}'"))).result == [None, 3]
+    assert PlaybookHarness(book(text.replace("X", "'{{ steps.b.result.x }}'"))).error == "template_error"
+    assert PlaybookHarness(book(text.replace("X", "'{{ steps.b.reslt }}'"))).error == "template_error"
+
+
+def test_what_changes_later_is_taken_as_it_is_now():
+    whole = PlaybookHarness(
+        book(
+            "workflow: [{step: a, tool: {kind: noop, result: '{{ steps }}'}, next: b}, {step: b}]".replace(
+                "{step: b}", "{step: b, tool: {kind: noop, result: '{{ a }}'}}"
+            )
+        )
+    )
+    listed = PlaybookHarness(
+        book(
+            "workflow: [{step: a, tool: [{name: x, kind: noop, result: 1}, {name: y, kind: noop, result: ['{{ results }}']}, {name: z, kind: noop, result: '{{ y }}'}]}]"
+        )
+    )
+
+    assert whole.result == {"a": None, "b": None}
+    assert listed.result == [{"x": 1}]
 
 
 def test_args_are_inherited_and_overlaid():

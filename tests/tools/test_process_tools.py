@@ -76,6 +76,15 @@ async def test_errors_of_shell():
     assert (await failed("shell", argv=["x"], parse="xml")).kind == "bad_parameters"
 
 
+async def test_a_program_does_not_inherit_the_secrets_of_the_engine(monkeypatch):
+    monkeypatch.setenv("PERDURE_SECRET_TOKEN", "canary")
+    monkeypatch.setenv("PERDURE_OTHER", "seen")
+
+    assert "canary" not in await run("shell", argv=["env"])
+    assert "PERDURE_OTHER=seen" in await run("shell", argv=["env"], env={"A": "b"})
+    assert await run("python", code="import os\nresult = os.environ.get('PERDURE_SECRET_TOKEN')") is None
+
+
 def _first_line(fifo):
     with open(fifo) as stream:
         return stream.readline()

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Coroutine, Generator
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from perdure.errors import NotInRun, TooLarge
 from perdure.kernel.batch import Publication
@@ -23,6 +23,9 @@ from perdure.ports.executor import CUT, Answered, Framed, Requests, Work
 
 from . import info
 from .frames import LoopOutlet
+
+CLEAN_UP_SECONDS: Final = 5.0
+"""How long `close` waits for steps that were stopped before: such a step may have swallowed its cancellation."""
 
 
 class InlineExecutor:
@@ -35,6 +38,7 @@ class InlineExecutor:
         self._context: Context = copy_context()  # of the code that opened the engine, not of its last caller
         self._waiting: OrderedDict[bytes, tuple[Publication, Answered]] = OrderedDict()  # not begun, oldest first
         self._tasks: dict[bytes, asyncio.Task[None]] = {}  # begun
+        self._stopped: set[asyncio.Task[None]] = set()  # cancelled, and not at their end yet
         self._worker: asyncio.Task[None] | None = None  # the task that begins them
         self._asked: dict[tuple[bytes, str], asyncio.Future[bytes]] = {}  # requests without an answer
         self._requested: Requests | None = None
@@ -81,8 +85,10 @@ class InlineExecutor:
     def stop(self, intent: bytes) -> None:
         self._waiting.pop(intent, None)
         task = self._tasks.pop(intent, None)
-        if task is not None:
+        if task is not None and not task.done():
             task.cancel()
+            self._stopped.add(task)
+            task.add_done_callback(self._stopped.discard)
 
     async def close(self) -> None:
         self._outlet.close()
@@ -93,6 +99,9 @@ class InlineExecutor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        stopped = self._stopped - {asyncio.current_task()}
+        if stopped:  # they clean up: a child process is killed, and waited for
+            await asyncio.wait(stopped, timeout=CLEAN_UP_SECONDS)
 
     async def _work_off(self) -> None:
         """Begin what waits, one after the other, until one of them waits itself: then this task is that step's."""

@@ -22,6 +22,7 @@ from perdure.ports.secrets import Secret, SecretParts, Secrets
 from .redaction import Redaction
 
 PREFIX: Final = "PERDURE_SECRET_"
+SCALARS: Final = frozenset((str, int, float, bool, bytes, type(None)))
 NO_SECRETS: Final = Redaction({})
 """Most calls have none."""
 
@@ -43,6 +44,8 @@ class _Injection:
 
     def into(self, value: Any) -> Any:
         """The same object where nothing was put into it."""
+        if type(value) in SCALARS:
+            return value
         match value:
             case Secret():
                 return value.prefix + self._reveal(value)

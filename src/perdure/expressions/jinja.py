@@ -60,6 +60,7 @@ class Scope(msgspec.Struct, frozen=True):
     bind: Callable[[str], tuple[Key, ...] | None]  # the path, from a root, that a bare name means; None: it is unknown
     secret: Callable[[tuple[Key, ...]], str | None] | None = None  # the secret at a path; None: no secrets here
     secrets: str = "keychain"  # the root whose members are secrets
+    optional: Callable[[tuple[Key, ...]], bool] | None = None  # whether a path is null where what it is of is null
     v10: bool = False  # missing members are null, guards may be texts, and filters of texts take what is none
 
 
@@ -393,6 +394,8 @@ class _Reader:
         while True:
             match node:
                 case ast.Getattr(node=target, attr=name):
+                    if name.startswith("__"):
+                        _refuse(node, f"the member {name} begins with two underscores", "no data is named so")
                     keys.append(name)
                 case ast.Getitem(node=target, arg=ast.Const(value=value)) if type(value) in (str, int):
                     keys.append(value)
@@ -422,6 +425,9 @@ class _Reader:
                 return self.unknown(start, missing)
             if path[0] == self.scope.secrets:
                 _refuse(node, _TOP_LEVEL_ONLY, "leave the filter or operator away", "secret-use")
+            if missing == "error" and self.scope.optional is not None and self.scope.optional(path):
+                found: Node = Get(root=str(path[0]), keys=path[1:], missing="absent", at=at)
+                return Fallback(item=found, other=Const(value=None), empty=False, at=at)
             return Get(root=str(path[0]), keys=path[1:], missing=missing, at=at)
         if isinstance(start, ast.Getitem) and start is node:
             if isinstance(start.arg, ast.Slice):

@@ -33,14 +33,17 @@ class Loaded(msgspec.Struct, frozen=True):
 
 def load(text: str, source: str = "", tools: Mapping[str, Kind] | None = None) -> Loaded:
     """A playbook from YAML text. Raises `BadPlaybook` with all problems. `source` is the name of the file."""
-    root = read_yaml(text, source)
     report = Report(source)
+    root = read_yaml(text, source, report)
+    partial = bool(report.problems)  # parts of the text could not be read: what is missing may stand there
     kinds = all_kinds(tools or {})
     v10 = _mode(root, report)
     if v10:
         root = rewrite(root, kinds, report)
     reader = Reader(kinds, report, v10=v10)
     playbook = reader.playbook(root)
+    if partial:
+        report.forget("missing-key")
     if playbook is not None:
         playbook = _joined(playbook)
         definition = define(playbook, source, reader.places)
@@ -172,6 +175,8 @@ class _Check:
                     place = f"{path}/{number}/rules/{at}"
                     if rule.do == "jump" and not rule.to:
                         self.report.add(self.at(place), "missing-key", "a jump needs the key to")
+                    elif rule.do == "jump" and rule.to == "previous" and number == 0:
+                        self.report.add(self.at(f"{place}/to"), "unknown-label", "no action is before the first")
                     elif rule.do == "jump" and rule.to not in (*labels, "previous"):
                         text = f"the step has no label {rule.to}"
                         self.report.add(self.at(f"{place}/to"), "unknown-label", text, meant(rule.to, labels))
@@ -203,8 +208,6 @@ class _Check:
             if isinstance(use, str) and use not in self.playbook.workbook:
                 hint = meant(use, self.playbook.workbook)
                 self.report.add(self.at(f"{path}/fields/use"), "unknown-kind", f"the workbook has no entry {use}", hint)
-        if action.kind == "wait" and len(action.fields.keys() & {"for", "until", "message"}) != 1:
-            self.report.add(self.at(path), "missing-key", "a wait has one of the keys for, until and message")
         kind = self.kinds.get(action.kind)
         for key, field in kind.fields.items() if kind is not None else ():
             raw = action.fields.get(key)
@@ -413,12 +416,12 @@ def problems_of(text: str, source: str = "", tools: Mapping[str, Kind] | None = 
         loaded = load(text, source, tools)
     except BadPlaybook as bad:
         return list(bad.problems)
-    known = {(each.code, each.line) for each in loaded.warnings}
+    known = {(each.code, each.line, each.column) for each in loaded.warnings}
     places = loaded.definition.places
     index = {step.name: number for number, step in enumerate(loaded.definition.playbook.steps)}
     more = []
     for each in findings(loaded.definition.playbook):
         line, column = places.get(f"steps/{index[each.step]}", (1, 1)) if each.step else (1, 1)
-        if (each.code, line) not in known and ("unreachable-step", line) not in known:
+        if not known & {(each.code, line, column), ("unreachable-step", line, column)}:
             more.append(Problem(each.code, each.text, "", line, column, source, warning=True))
     return sorted([*loaded.warnings, *more], key=lambda each: (each.line, each.column))

@@ -197,6 +197,18 @@ def seconds(value: Any) -> float | None:
     return days * 86400 + hours * 3600 + minutes * 60 + rest
 
 
+def spelled(duration: Any) -> Any:
+    """The one spelling of a duration, `1d` or `90`: how it was spelled makes no version. A template stays."""
+    found = seconds(duration)
+    if found is None:
+        return duration
+    if found and found < 1e15:
+        for unit, size in reversed(_UNITS.items()):
+            if size >= 60 and found % size == 0:
+                return f"{int(found // size)}{unit}"
+    return int(found) if found.is_integer() else found
+
+
 def bare(guard: Any) -> Any:
     """A guard without braces around it: both spellings are one version."""
     if not isinstance(guard, str):

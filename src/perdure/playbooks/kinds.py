@@ -19,6 +19,15 @@ class Field(msgspec.Struct, frozen=True):
     split: bool = False  # its text is split into words before templates are rendered
     sql: bool = False  # templates in it are a problem: values are bound
     about: str = ""
+    words: tuple[str, ...] = ()  # the texts that it takes; none: any text
+    duration: bool = False
+
+
+class KeyChoice(msgspec.Struct, frozen=True):
+    """Keys of which an action has one, or at most one."""
+
+    keys: tuple[str, ...]
+    needed: bool = True
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -26,10 +35,12 @@ class Kind(msgspec.Struct, frozen=True):
     fields: dict[str, Field]
     tool: bool = True  # an executor performs it
     about: str = ""
+    one_of: tuple[KeyChoice, ...] = ()
 
 
-def _machine(name: str, about: str, **fields: Field) -> Kind:
-    return Kind(name, {key.rstrip("_"): field for key, field in fields.items()}, tool=False, about=about)
+def _machine(name: str, about: str, one_of: tuple[KeyChoice, ...] = (), **fields: Field) -> Kind:
+    named = {key.rstrip("_"): field for key, field in fields.items()}
+    return Kind(name, named, tool=False, about=about, one_of=one_of)
 
 
 _TEXT: Final = ("string",)
@@ -53,17 +64,18 @@ OURS: Final = {
             "Starts an instance of any workflow as a child.",
             workflow=Field(_TEXT, required=True, about="the name of the workflow"),
             key=Field(_TEXT, about="the key of the child; made from the instance and the location if left out"),
-            wait=Field(_TEXT, about="`result` waits for the end; `none` goes on at once"),
+            wait=Field(_TEXT, words=("result", "none"), about="`result` waits for the end; `none` goes on at once"),
             return_step=Field(_TEXT, about="of a playbook: the step whose result is given back"),
         ),
         _machine(
             "wait",
             "Waits for a time or a message.",
-            for_=Field(("string", "number"), about="a duration"),
+            (KeyChoice(("for", "until", "message")),),
+            for_=Field(("string", "number"), duration=True, about="a duration"),
             until=Field(_TEXT, about="a time, in ISO 8601"),
             message=Field(_TEXT, about="the name of a message"),
-            timeout=Field(("string", "number"), about="how long a message is waited for"),
-            on_timeout=Field(_TEXT, about="`error` or `continue`"),
+            timeout=Field(("string", "number"), duration=True, about="how long a message is waited for"),
+            on_timeout=Field(_TEXT, words=("error", "continue"), about="`error` or `continue`"),
         ),
         _machine(
             "task",
@@ -90,13 +102,8 @@ OURS: Final = {
 
 
 def tool_kinds(described: Mapping[str, Mapping[str, Any]]) -> dict[str, Kind]:
-    """Kinds from the descriptions of tools: name, then `about` and `fields`."""
-    return {
-        name: Kind(
-            name, {key: msgspec.convert(field, Field) for key, field in each["fields"].items()}, True, each["about"]
-        )
-        for name, each in described.items()
-    }
+    """Kinds from the descriptions of tools: name, then `about`, `fields` and `one_of`."""
+    return {name: msgspec.convert({**each, "name": name}, Kind) for name, each in described.items()}
 
 
 def all_kinds(tools: Mapping[str, Kind]) -> dict[str, Kind]:

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Any, Final
 
+from perdure.codec import is_text
 from perdure.errors import NotInstalled
 
-from .problem import BadPlaybook, Problem
+from .problem import BadPlaybook, Problem, Report
 
 BYTES_MAX: Final = 1024 * 1024
 NODES_MAX: Final = 10_000
@@ -63,8 +64,24 @@ class Node:
         return self.keys.get(key, self.at)
 
 
-def read_yaml(text: str, source: str = "") -> Node:
-    """The one document in the text. Raises `BadPlaybook` with one problem: after a syntax error nothing can be told."""
+def read_yaml(text: str, source: str = "", report: Report | None = None) -> Node:
+    """The one document in the text. Problems after which the rest can be read go to the report. Raises `BadPlaybook`
+    where it cannot be read, after a syntax error for instance, and without a report for every problem.
+    """
+    found = Report(source) if report is None else report
+    try:
+        root = _read(text, source, found)
+    except BadPlaybook as bad:
+        for problem in bad.problems:
+            found.add((problem.line, problem.column), problem.code, problem.text, problem.hint)
+        found.finish()
+        raise
+    if report is None:
+        found.finish()
+    return root
+
+
+def _read(text: str, source: str, report: Report) -> Node:
     if len(text.encode(errors="replace")) > BYTES_MAX:
         raise _bad((1, 1), "too-large", f"the document has more than {BYTES_MAX:,} bytes", "", source)
     try:
@@ -74,7 +91,7 @@ def read_yaml(text: str, source: str = "") -> Node:
         raise NotInstalled("a playbook", "playbooks") from None
     parser: Any = YAML(typ="safe", pure=True)
     try:
-        return _Reader(parser.parse(io.StringIO(text)), source).document()
+        return _Reader(parser.parse(io.StringIO(text)), text, report).document()
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         at = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
@@ -106,14 +123,19 @@ def _bad(at: Place, code: str, text: str, hint: str, source: str) -> BadPlaybook
 
 
 class _Reader:
-    def __init__(self, events: Iterator[Any], source: str) -> None:
+    def __init__(self, events: Iterator[Any], text: str, report: Report) -> None:
         self.events = events
-        self.source = source
+        self.text = text
+        self.report = report
         self.anchors: dict[str, Node] = {}
         self.left = NODES_MAX
 
     def refuse(self, event: Any, code: str, text: str, hint: str = "") -> BadPlaybook:
-        return _bad(_at(event), code, text, hint, self.source)
+        return _bad(_at(event), code, text, hint, self.report.source)
+
+    def tell(self, event: Any, code: str, text: str, hint: str = "") -> None:
+        """A problem after which the rest of the document can be read."""
+        self.report.add(_at(event), code, text, hint)
 
     def document(self) -> Node:
         root: Node | None = None
@@ -128,7 +150,7 @@ class _Reader:
                 case _:
                     pass
         if root is None:
-            raise _bad((1, 1), "yaml-syntax", "the document is empty", "", self.source)
+            raise _bad((1, 1), "yaml-syntax", "the document is empty", "", self.report.source)
         return root
 
     def spend(self, event: Any, nodes: int) -> None:
@@ -149,7 +171,7 @@ class _Reader:
             return found
         self.spend(event, 1)
         if event.ctag is not None and str(event.ctag) not in ("None", "!"):
-            raise self.refuse(event, "yaml-syntax", f"the tag {event.ctag} is not known", "leave it away")
+            self.tell(event, "yaml-syntax", f"the tag {event.ctag} is not known", "leave it away")
         match kind:
             case "ScalarEvent":
                 made = self.scalar(event)
@@ -165,7 +187,7 @@ class _Reader:
         at = _at(event)
         if not event.implicit[0] or event.style:
             ahead = (at[0], at[1] + 1) if event.style in ("'", '"') else (at[0] + 1, 1) if event.style else at
-            return Node(event.value, at, ahead)
+            return Node(self.unicode(event), at, ahead)
         text = event.value
         if text in _WORDS:
             return Node(_WORDS[text], at)
@@ -177,6 +199,17 @@ class _Reader:
                 raise self.refuse(event, "yaml-syntax", f"the number {text[:40]} is too large")
             return Node(number, at)
         return Node(text, at)
+
+    def unicode(self, event: Any) -> str:
+        """The text; two escapes of JSON that are one character, as `\\ud83d\\ude00`, as that character."""
+        text: str = event.value
+        if is_text(text):
+            return text
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            self.tell(event, "yaml-syntax", "the text has half a surrogate pair in it", "write the whole character")
+            return ""
 
     def sequence(self, start: Any, depth: int) -> Node:
         items: list[Node] = []
@@ -195,19 +228,29 @@ class _Reader:
             if type(event).__name__ in ("MappingStartEvent", "SequenceStartEvent"):
                 inner = self.node(event, depth + 1)
                 if isinstance(inner.value, dict) and start.flow_style and inner.value:
-                    shown = "{{ " + next(iter(inner.value)) + " }}"
-                    raise self.refuse(start, "unquoted-template", "a template has no quotes", f'write "{shown}"')
+                    return self.template(start, depth)
                 raise self.refuse(event, "yaml-syntax", "a key is a text")
             key = self.node(event, depth + 1)
             name = key.value if isinstance(key.value, str) else getattr(event, "value", "")
+            value = self.node(next(self.events), depth + 1)
             if name == "<<" and getattr(event, "style", None) is None:
-                raise self.refuse(event, "yaml-syntax", "<< is of YAML 1.1", "write out what it merges")
-            if name in found:
+                self.tell(event, "yaml-syntax", "<< is of YAML 1.1", "write out what it merges")
+            elif name in found:
                 first = f"line {keys[name][0]}"
-                raise self.refuse(event, "duplicate-key", f"the key {name} stands twice", f"it stands in {first} too")
-            keys[name] = key.at
-            found[name] = self.node(next(self.events), depth + 1)
+                self.tell(event, "duplicate-key", f"the key {name} stands twice", f"it stands in {first} too")
+            else:
+                keys[name], found[name] = key.at, value
         return self.sized(Node(found, _at(start), keys=keys), list(found.values()))
+
+    def template(self, start: Any, depth: int) -> Node:
+        """`{{ y }}` without quotes: a map in a map. It is read as the text that was meant."""
+        for event in self.events:
+            if type(event).__name__ == "MappingEndEvent":
+                break
+            self.node(event, depth + 1)
+        shown = self.text[start.start_mark.index : event.end_mark.index]
+        self.tell(start, "unquoted-template", "a template has no quotes", f'write "{shown}"')
+        return Node(shown, _at(start))
 
     def sized(self, node: Node, items: list[Node]) -> Node:
         node.size = 1 + sum(item.size for item in items) + len(node.keys)

@@ -391,7 +391,7 @@ class PlaybookMachine:
     def stop(self, turn: Turn, error: dict[str, Any]) -> None:
         """The instance itself fails: nothing goes on but the final step."""
         self.drop_all(turn)
-        self.state.failures.append(Failed("", error["kind"], error["message"], handled=False))
+        self.state.failures.append(Failed("", error["kind"], error["message"], False, details=error["details"]))
         if self.state.final == "running":
             self.state.final = "done"
 
@@ -447,7 +447,7 @@ class PlaybookMachine:
         told = summary(state, state.verdict)
         turn.published.append(("summary", encode(shown(told))))
         result = None if state.verdict in ("failed", "cancelled") else self._result(turn, told)
-        turn.outcome = outcome(state, result)
+        turn.outcome = outcome(state, result, self.compiler.definition)
 
     def _judge_final(self) -> None:
         """A failure of the final step, and what it makes of the verdict."""
@@ -470,7 +470,8 @@ class PlaybookMachine:
                 said = (
                     fault.error if isinstance(fault, Fault) else error("template_error", "result reads a stored value")
                 )
-                state.failures.append(Failed("result", said["kind"], said["message"], handled=False))
+                failed = Failed("result", said["kind"], said["message"], handled=False, details=said["details"])
+                state.failures.append(failed)
                 state.verdict = "failed"
                 return None
         if state.final == "done":

@@ -176,6 +176,17 @@ class Definition(msgspec.Struct, frozen=True):
     source: str = ""
     places: dict[str, tuple[int, int]] = {}  # path in the model, joined by /, to line and column
 
+    def where(self, details: Any) -> str:
+        """`file:line:column` of an error of an expression; empty if the file is not known here."""
+        if not isinstance(details, dict) or "at" not in details or not self.places:
+            return ""
+        line, column = self.places.get(details["at"], (0, 0))
+        if details["line"] > 1:
+            line, column = line + details["line"] - 1, details["column"]
+        elif details["line"] == 1:
+            column += details["column"] - 1
+        return f"{self.source}:{line}:{column}"
+
 
 def plain(value: Any) -> Any:
     """Plain data without what is as if it were left out: a default that is spelled out is no other playbook."""

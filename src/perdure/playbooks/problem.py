@@ -96,6 +96,9 @@ class Report:
         if problem not in self.warnings:
             self.warnings.append(problem)
 
+    def forget(self, code: str) -> None:
+        self.problems = [problem for problem in self.problems if problem.code != code]
+
     def finish(self) -> None:
         """Raise if there is a problem."""
         if self.problems:

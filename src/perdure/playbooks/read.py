@@ -12,8 +12,8 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import msgspec
 
 from . import model
-from .keys import KEYS, NAME, REMOVED, WORKFLOW, bare, seconds, words
-from .kinds import WORDS, Kind, wrong_type
+from .keys import KEYS, NAME, REMOVED, WORKFLOW, bare, seconds, spelled, words
+from .kinds import WORDS, KeyChoice, Kind, wrong_type
 from .load import Node, Place
 from .model import (
     Action,
@@ -69,19 +69,21 @@ class Reader:
         return found
 
     def unknown(self, at: Place, key: str, place: str, known: Iterable[str]) -> None:
-        if self.v10:
-            self.report.warn(at, "v10", f"{key} means nothing in {place}")
-            return
         replacement = REMOVED.get(place, {}).get(key)
         if replacement is not None:
             self.problem(at, "removed-key", f"{place} has no key {key} any more", replacement)
             return
-        hint = meant(key, known)
-        if not hint:
-            owners = [other for other, keys in KEYS.items() if key in keys]
-            if place == "step" and any(key in kind.fields for kind in self.kinds.values()):
-                owners = ["tool"]
-            hint = f"it belongs under {owners[0]}" if owners else f"known: {', '.join(sorted(known))}"
+        if self.v10:
+            what = "the root has no key {}; it is data" if place == "root" else f"{{}} means nothing in {place}"
+            self.report.warn(at, "v10", what.format(key))
+            return
+        near = meant(key, known)
+        owners = [other for other, keys in KEYS.items() if key in keys]
+        owners.sort(key=lambda owner: not owner.startswith(f"{place}."))
+        if place == "step" and any(key in kind.fields for kind in self.kinds.values()):
+            owners = ["tool"]
+        belongs = f"it belongs under {owners[0]}" if owners else ""
+        hint = "; ".join(filter(None, (near, belongs))) or f"known: {', '.join(sorted(known))}"
         self.problem(at, "unknown-key", f"{place} has no key {key}", hint)
 
     def wrong(self, node: Node, expected: str) -> None:
@@ -166,7 +168,7 @@ class Reader:
                 node, "wrong-type", "a duration is seconds, 30s, 5m, 2h, 1d or ISO 8601", f"found {found!r:.40}"
             )
             return None
-        return found
+        return spelled(found)
 
     def number(self, node: Node | None, path: str, default: float, least: float, most: float | None = None) -> Any:
         """A number or a template."""
@@ -180,6 +182,18 @@ class Reader:
             self.wrong(node, f"a number of at least {least:g}" + (f" and at most {most:g}" if most is not None else ""))
             return default
         return found
+
+    def delay(self, node: Node | None, path: str, default: float) -> Any:
+        """Seconds, spelled as a duration too."""
+        if node is not None and isinstance(node.value, str) and (found := seconds(node.value)) is not None:
+            return int(found) if found.is_integer() else found
+        return self.number(node, path, default, 0)
+
+    def whole(self, node: Node | None, path: str, default: int) -> Any:
+        """A whole number of at least 1, or a template."""
+        if node is not None and not isinstance(node.value, str):
+            return self.count(node, default)
+        return self.number(node, path, default, 1)
 
     def guard(self, node: Node | None, path: str) -> Any:
         if node is None:
@@ -215,11 +229,9 @@ class Reader:
         for key, node in root.value.items():
             if key in found or key.startswith("x-"):
                 continue
+            self.unknown(root.key_at(key), key, "root", KEYS["root"])
             if self.v10:
-                self.report.warn(root.key_at(key), "v10", f"the root has no key {key}; it is data")
                 data[key] = self.value(node, f"data/{key}")
-            else:
-                self.unknown(root.key_at(key), key, "root", KEYS["root"])
         for key in ("apiVersion", "metadata", "workflow"):
             self.need(root, found, key, "a playbook")
         kind = found.get("kind")
@@ -229,7 +241,7 @@ class Reader:
         settings, requires = self.executor(found.get("executor"))
         workbook = self.workbook(found.get("workbook"))
         steps = self.list_of(found.get("workflow"), "workflow", self.step)
-        if "workflow" in found and not steps and isinstance(found["workflow"].value, list):
+        if "workflow" in found and not steps and isinstance(found["workflow"].value, list | None):
             self.problem(found["workflow"], "missing-key", "the workflow has no step")
         if self.report.problems and (not steps or not name):
             return None
@@ -258,7 +270,7 @@ class Reader:
             self.problem(node, "missing-key", "metadata needs the key name")
             return {}, ""
         name = self.text(source).replace("/", ".")
-        if name and (not WORKFLOW.fullmatch(name) or name.startswith("perdure.")):
+        if isinstance(source.value, str) and (not WORKFLOW.fullmatch(name) or name.startswith("perdure.")):
             hint = "names begin with a letter, have letters, digits, _ - . and /, and perdure. is taken"
             self.problem(source, "bad-word", f"{name[:80]!r} is no name of a workflow", hint)
         plain = {key: item.plain for key, item in node.value.items() if key not in ("name", "path")}
@@ -426,7 +438,7 @@ class Reader:
             items=self.value(items, f"{path}/items"),
             iterator=self.name(keys.get("iterator"), "an iterator") or "item",
             mode=self.word(spec.get("mode"), Loop, "mode"),
-            max_in_flight=self.number(spec.get("max_in_flight"), f"{path}/max_in_flight", 64, 1),
+            max_in_flight=self.whole(spec.get("max_in_flight"), f"{path}/max_in_flight", 64),
             collect=self.word(spec.get("collect"), Loop, "collect"),
             failure=self.word(policy.get("failure") or failure, Loop, "failure"),
         )
@@ -557,6 +569,8 @@ class Reader:
         result = self.map(spec.get("result"), "action.result")
         fields = {key: self.value(keys[key], f"{path}/fields/{key}") for key in own if key in keys}
         self.fields(node, known, fields, path)
+        for one in known.one_of if known is not None else ():
+            self.one_of(node, kind, one)
         raw = []
         for key, field in known.fields.items() if known is not None else ():
             if field.split and isinstance(fields.get(key), str):
@@ -588,23 +602,35 @@ class Reader:
             takes_args=known is not None and known.tool and "args" in known.fields,
         )
 
-    def fields(self, node: Node, known: Kind | None, fields: Mapping[str, Any], path: str) -> None:
+    def fields(self, node: Node, known: Kind | None, fields: dict[str, Any], path: str) -> None:
         """Literals of the wrong type, and fields that are missing."""
         for key, field in known.fields.items() if known is not None else ():
             if key not in fields:
                 if field.required and key not in node.value:
                     self.problem(node, "missing-key", f"the kind {known.name if known else ''} needs the key {key}")
                 continue
-            value = fields[key]
-            templated = isinstance(value, str) and "{{" in value
-            found = "" if templated else wrong_type(value, field.types)
-            if found:
+            value, at = fields[key], self.places.get(f"{path}/fields/{key}", node.at)
+            if value is None or (isinstance(value, str) and "{{" in value):
+                continue
+            if found := wrong_type(value, field.types):
                 expected = " or ".join(WORDS.get(word, word) for word in field.types)
-                self.problem(
-                    self.places.get(f"{path}/fields/{key}", node.at),
-                    "wrong-type",
-                    f"{key} is a {expected}, found a {found}",
-                )
+                self.problem(at, "wrong-type", f"{key} is a {expected}, found a {found}")
+            elif field.words and value not in field.words:
+                shown = f"{key} is one of {' '.join(field.words)}, found {str(value)[:60]}"
+                self.problem(at, "bad-word", shown, meant(str(value), field.words))
+            elif field.duration:
+                fields[key] = self.duration(node.value[key], f"{path}/fields/{key}")
+
+    def one_of(self, node: Node, kind: str, one: KeyChoice) -> None:
+        given = [key for key in one.keys if (found := node.get(key)) is not None and found.value is not None]
+        if len(given) == 1 or not (given or one.needed):
+            return
+        least = "one" if one.needed else "at most one"
+        text = f"the kind {kind} has {least} of the keys {', '.join(one.keys)}, found {' and '.join(given) or 'none'}"
+        if self.v10:
+            self.report.warn(node.at, "v10", text)
+        else:
+            self.problem(node, "missing-key", text)
 
     def rule(self, node: Node, path: str) -> Rule | None:
         self.place(path, node)
@@ -613,7 +639,7 @@ class Reader:
         if "else" in keys:
             inner = self.map(keys["else"], "else", ("then", *(KEYS["then"] if self.v10 else ())))
             then = inner.get("then") or (keys["else"] if self.v10 else self.need(node, inner, "then", "else"))
-        elif "when" not in keys:
+        elif "when" not in keys and not any(node.get(key) for key in REMOVED["rule"]):
             self.problem(node, "missing-key", "a rule needs when, or else")
         if then is None:
             if "else" not in keys:
@@ -631,10 +657,10 @@ class Reader:
             when=self.guard(keys.get("when"), f"{path}/when"),
             do=self.word(found.get("do"), Rule, "do"),
             set=sets,
-            attempts=self.number(found.get("attempts"), f"{path}/attempts", 3, 1),
+            attempts=self.whole(found.get("attempts"), f"{path}/attempts", 3),
             backoff=self.word(found.get("backoff"), Rule, "backoff"),
-            delay=self.number(found.get("delay"), f"{path}/delay", 1, 0),
-            max_delay=self.number(found.get("max_delay"), f"{path}/max_delay", 300, 0),
+            delay=self.delay(found.get("delay"), f"{path}/delay", 1),
+            max_delay=self.delay(found.get("max_delay"), f"{path}/max_delay", 300),
             jitter=self.number(found.get("jitter"), f"{path}/jitter", 0, 0, 1),
             retry_after=True if retry_after is None else self.flag(retry_after, True),
             to=self.text(found.get("to")),

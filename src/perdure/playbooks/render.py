@@ -10,7 +10,7 @@ from perdure.errors import CallerError, ExpressionError
 from perdure.expressions import SecretText
 
 from .machine import merged
-from .scope import Fixed
+from .scope import ActionCode, Fixed
 from .workflow import PlaybookWorkflow
 
 
@@ -42,7 +42,13 @@ def rendered(
         "token": {"id": 1, "from": None},
         "data": playbook.data,
     }
-    return {each.action.label: {key: _shown(code, roots, now) for key, code in each.fields.items()} for each in codes}
+    return {each.action.label: _fields(each, roots, now) for each in codes}
+
+
+def _fields(code: ActionCode, roots: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    beside = {"args": code.args, "auth": code.auth}
+    given = {**code.fields, **{key: each for key, each in beside.items() if each is not None}}
+    return {key: _shown(each, roots, now) for key, each in given.items()}
 
 
 def _shown(code: Any, roots: Mapping[str, Any], now: datetime) -> Any:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .machine import PlaybookMachine
 
 FAILURES_MAX: Final = 1000
+EXPRESSION_ERRORS: Final = ("template_error", "guard_type", "not_iterable")
 
 
 class _Ending(msgspec.Struct):
@@ -112,6 +113,9 @@ class Runs:
     def end(self, turn: Turn, run: Run) -> None:
         """Sets and arcs of a run that has come to its end."""
         code = self.compiler.step(run.step)
+        if not code.sets and not code.arcs:  # a leaf: nothing is to be seen
+            self._ended(turn, run, code, {}, [])
+            return
         here = _Ending(turn, run, self._seen(run), run_location(run))
         chosen: list[tuple[ArcCode, dict[str, Any]]] = []
         try:
@@ -245,7 +249,8 @@ class Runs:
         known = handled or any(not failure.handled for failure in failures)
         if len(failures) < FAILURES_MAX or not known:  # the first that no arc handled decides the verdict
             again = [run.failed_at] if run.failed_at else []
-            failures.append(Failed(location, str(error["kind"]), str(error["message"]), handled, again))
+            details = error["details"] if error["kind"] in EXPRESSION_ERRORS else None
+            failures.append(Failed(location, str(error["kind"]), str(error["message"]), handled, again, details))
 
     def refuse(self, turn: Turn, token: Token, error: dict[str, Any]) -> None:
         """The step fails without having begun; its arcs are looked at."""

@@ -397,7 +397,12 @@ class _Scopes:
                 return None
             return f"{path[1]}.{path[2]}" if playbook.v10 else entry.get(str(path[2]))
 
-        return Scope(bind=bind, secret=secret if place == "action" else None, v10=playbook.v10)
+        def never_ran(path: tuple[str | int, ...]) -> bool:
+            """`steps.s.result` and the like: null while `s` has not run."""
+            return len(path) == 3 and path[0] == "steps" and path[1] in self.names.steps and path[2] in _RUN
+
+        at_action = place == "action"
+        return Scope(bind=bind, secret=secret if at_action else None, optional=never_ran, v10=playbook.v10)
 
 
 def _set_keys(playbook: Playbook, root: str) -> Iterable[str]:

@@ -134,6 +134,7 @@ class Failed(msgspec.Struct):
     message: str
     handled: bool
     again: list[str] = []  # the locations that a retry does again
+    details: Any = None  # of an expression: where it stands in the model
 
 
 class Counts(msgspec.Struct):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from hashlib import sha256
+from operator import itemgetter
 from typing import Any, Final
 
 from perdure.errors import ExpressionError
@@ -19,6 +20,9 @@ from .values import Fault, NeedsPut, Stored, canonical, is_large
 
 EXECUTOR: Final = "effects"
 SECOND: Final = 1_000_000_000
+CHANGING: Final[frozenset[tuple[str | int, ...]]] = frozenset({("results",), ("steps",)})
+"""Roots that the machine changes in place. An expression that takes one as a whole gets a copy: as its result it would
+change later, and as the result of what it lists it would have itself in it."""
 
 
 class Turn:
@@ -104,6 +108,11 @@ class Turn:
             return code.value
         if self._now is None:
             self._now = when(self.moment.at)
+        if taken := code.reads & CHANGING:  # type: ignore[union-attr]
+            roots = {
+                **roots,
+                **{root: dict(roots[root]) for root in map(str, map(itemgetter(0), taken)) if root in roots},
+            }
         try:
             return code.evaluate(roots, now=self._now, entropy=self.entropy, location=f"{location}:{path}")  # type: ignore[union-attr]
         except ExpressionError as error:

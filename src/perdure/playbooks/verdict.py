@@ -12,7 +12,7 @@ from perdure.kernel.moment import when
 from perdure.kernel.receipt import Failure
 from perdure.kernel.status import Status
 
-from .model import Settings
+from .model import Definition, Settings
 from .state import Failed, State
 from .values import shown
 
@@ -49,7 +49,7 @@ def leaf_result(state: State) -> Any:
     return dict(sorted(state.leaves.items())) if state.leaves else None
 
 
-def outcome(state: State, result: Any) -> Outcome:
+def outcome(state: State, result: Any, definition: Definition) -> Outcome:
     """How the instance ends."""
     if state.cancelled:
         return Outcome(Status.CANCELLED, error=Failure("Cancelled", state.reason))
@@ -57,11 +57,28 @@ def outcome(state: State, result: Any) -> Outcome:
         failed = first_unhandled(state)
         kind, message = (failed.kind, failed.message) if failed is not None else ("failed", "the playbook failed")
         where = f"{failed.location}: " if failed is not None and failed.location else ""
-        data = encode({"kind": kind, "location": "" if failed is None else failed.location, "verdict": "failed"})
+        told = {"kind": kind, "location": "" if failed is None else failed.location, "verdict": "failed"}
+        if failed is not None and (place := definition.where(failed.details)):
+            told["place"] = place
+            where += f"{place}: "
+        data = encode(told)
         unhandled = {at for each in state.failures if not each.handled for at in each.again}
         again = tuple(sorted({*unhandled, *state.finals}))
         return Outcome(Status.FAILED, error=Failure(kind, where + message, encoded=data), again=again)
     return Outcome(Status.COMPLETED, value=encode(shown(result)))
+
+
+def without_place(outcome: Outcome | None) -> Outcome | None:
+    """An outcome as every file of one version gives it: only a file that is at hand can say the line and column."""
+    if outcome is None or outcome.error is None or not isinstance(outcome.error.data, dict):
+        return outcome
+    place = outcome.error.data.get("place")
+    if not place:
+        return outcome
+    data = {key: value for key, value in outcome.error.data.items() if key != "place"}
+    message = outcome.error.message.replace(f"{place}: ", "", 1)
+    error = msgspec.structs.replace(outcome.error, message=message, encoded=encode(data))
+    return msgspec.structs.replace(outcome, error=error)
 
 
 def first_unhandled(state: State) -> Failed | None:

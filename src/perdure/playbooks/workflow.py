@@ -8,7 +8,7 @@ from typing import Any, Final
 from perdure.codec import decode, digest, encode, to_plain
 from perdure.drawing.draw import Format
 from perdure.drawing.model import Direction
-from perdure.errors import CallerError, TooLarge
+from perdure.errors import CallerError, NotConvertible, TooLarge
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.limits import MEBIBYTE, VALUE_MAX, Limits
@@ -25,6 +25,7 @@ from .picture import graph_of
 from .problem import Problem, meant
 from .scope import Compiler
 from .state import state_of
+from .verdict import without_place
 
 NOUN: Final = "playbook"
 POLICY: Final = Policy(
@@ -70,14 +71,7 @@ class PlaybookWorkflow:
 
     def where(self, details: Any) -> str:
         """`file:line:column` of an error of an expression; empty if the file is not known here."""
-        if not isinstance(details, dict) or "at" not in details or not self.definition.places:
-            return ""
-        line, column = self.definition.places.get(details["at"], (0, 0))
-        if details["line"] > 1:
-            line, column = line + details["line"] - 1, details["column"]
-        elif details["line"] == 1:
-            column += details["column"] - 1
-        return f"{self.definition.source}:{line}:{column}"
+        return self.definition.where(details)
 
     def machine(self, address: str, snapshot: bytes | None) -> PlaybookMachine:
         made = PlaybookMachine(self.compiler, self.net, snapshot)
@@ -94,7 +88,7 @@ class PlaybookWorkflow:
             recorded.open != current.open
             or recorded.withdraw != current.withdraw
             or recorded.noted != current.noted
-            or recorded.outcome != current.outcome
+            or without_place(recorded.outcome) != without_place(current.outcome)
             or recorded.respond != current.respond
         )
 
@@ -135,7 +129,7 @@ class PlaybookWorkflow:
         """The input is merged over the workload when the instance starts."""
         plain = to_plain({} if value is None else value)
         if not isinstance(plain, dict):
-            raise CallerError(f"the input of {self.name} is a map over its workload, found {type(value).__name__}")
+            raise NotConvertible("$", "a map over the workload", type(value).__name__, f"the input of {self.name}")
         encoded = encode(plain)
         if len(encoded) > VALUE_MAX:
             raise TooLarge(f"the input of {self.name}", len(encoded), VALUE_MAX)

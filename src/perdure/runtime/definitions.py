@@ -23,7 +23,7 @@ from perdure.definitions.model import (
     put_body,
     put_id,
 )
-from perdure.errors import CallerError, DefinitionConflict, UnknownVersion, UnknownWorkflow
+from perdure.errors import BadCall, CallerError, DefinitionConflict, UnknownVersion, UnknownWorkflow
 from perdure.kernel.asked import Actor
 from perdure.kernel.events import Started
 from perdure.kernel.workflows import Workflows
@@ -66,7 +66,9 @@ class Definitions:
         Other bytes under a version that is kept are a `DefinitionConflict`. `activate`: new instances run on it. Else
         they run on the highest version, unless a person activated another.
         """
-        given = workflow.stored
+        given = getattr(workflow, "stored", None)
+        if not isinstance(given, Stored):
+            raise BadCall(f"a {self._dialect} is put as one that was loaded, found {type(workflow).__name__}")
         register = await keep(self._connection, given, activate=activate, by=by)
         if self._added is not None:
             self._added(given, register)

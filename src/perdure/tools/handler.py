@@ -53,16 +53,16 @@ class Surroundings(msgspec.Struct):
         )
         call = ToolCall(step_info().idempotency_key, allow=self.allow, connections=connections)
         try:
-            return await tool.run(tool.read(params), call)
+            told = await tool.run(tool.read(params), call)
         except ToolError as error:
-            if not redaction:
-                raise
             more = redaction.value(error.more)
             details = redaction.value(error.details)
             text = redaction.text(str(error))
-            raise ToolError(
+            made = ToolError(
                 error.kind, text, retryable=error.retryable, status=error.status, details=details, more=more
-            ) from None
+            )
+            raise made from None
+        return msgspec.structs.replace(told, result=redaction.value(to_plain(told.result))) if redaction else told
 
     def _named(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The connection that the parameters name: no other secret is looked at."""
@@ -123,7 +123,9 @@ class ToolHandler:
             plain = redaction.value(plain)
         body = encode(plain)
         if len(body) > asked.get("result_max", RESULT_MAX):
-            raise ToolError("too_large", f"the result has {len(body):,} bytes")
+            raise ToolError(
+                "limit_exceeded", f"the result has {len(body):,} bytes; executor.spec.limits.max_result_bytes"
+            )
         if len(body) <= asked.get("inline_max", INLINE_MAX) or self._around.blobs is None:
             return {"result": plain, **told.more}
         ref = await store(self._around, body, plain, told.content_type, asked.get("select", {}))

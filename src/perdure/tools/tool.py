@@ -56,6 +56,11 @@ class ToolError(Exception):
         self.more = dict(more or {})
 
     @property
+    def retry(self) -> bool | None:
+        """For steps of flows: False where no other attempt of the same call can end otherwise."""
+        return False if self.kind in ("bad_parameters", "blocked_address") else None
+
+    @property
     def data(self) -> dict[str, Any]:
         """What is recorded besides the text."""
         told = {"kind": self.kind, "retryable": self.retryable, "status": self.status, "details": self.details}
@@ -73,8 +78,8 @@ class ToolCall(msgspec.Struct, frozen=True):
 
     def connection(self, name: str) -> Any:
         if name not in self.connections:
-            known = ", ".join(sorted(self.connections)) or "none"
-            raise ToolError("auth", f"the engine has no connection {name}; it has: {known}; open(connections=...)")
+            hint = "perdure.open(connections=...), perdure run --connection"
+            raise ToolError("auth", f"the engine has no connection {name}; give it one: {hint}")
         return self.connections[name]
 
 
@@ -88,6 +93,21 @@ SPLIT: Final = msgspec.Meta(extra={"split": True})
 """The text of this parameter is split into words before templates are rendered."""
 
 
+class OneOf(msgspec.Struct, frozen=True):
+    """Parameters of which a call has one; without `needed` it may have none."""
+
+    keys: tuple[str, ...]
+    needed: bool = True
+
+    def refuse(self, tool: str, given: Mapping[str, Any]) -> None:
+        found = [key for key in self.keys if given.get(key) is not None]
+        if len(found) > 1 or (self.needed and not found):
+            words = f"{', '.join(self.keys[:-1])} and {self.keys[-1]}"
+            least = "one" if self.needed else "at most one"
+            text = f"{tool} has {least} of {words}, found {' and '.join(found) or 'none'}"
+            raise ToolError("bad_parameters", text)
+
+
 class Tool:
     """See the module. Called with keyword arguments it performs the call: so it is a step for flows, too."""
 
@@ -97,10 +117,12 @@ class Tool:
         params: type[msgspec.Struct],
         run: Callable[[Any, ToolCall], Awaitable[Told]],
         needs: tuple[str, str] | None = None,
+        one_of: tuple[OneOf, ...] = (),
     ) -> None:
         """`needs`: a module that must be there, and the extra of perdure that brings it."""
         self.name = name
         self.needs = needs
+        self.one_of = one_of
         self.params = params
         self.run = run
         self.__name__ = name
@@ -133,6 +155,8 @@ class Tool:
         unknown = sorted(set(given) - set(self.params.__struct_fields__) - {"auth"})
         if unknown:
             raise ToolError("bad_parameters", f"{self.name} has no parameter {unknown[0]}")
+        for one in self.one_of:
+            one.refuse(self.name, given)
         known = {key: value for key, value in given.items() if key in self.params.__struct_fields__}
         try:
             return msgspec.convert(known, self.params)
@@ -148,9 +172,11 @@ class Tool:
             fields[field.encode_name] = {
                 "types": sorted(_types(hints[field.name])),
                 "required": field.required,
+                **({"words": words} if (words := _words(hints[field.name])) else {}),
                 **extra,
             }
-        return {"about": (self.params.__doc__ or "").partition("\n")[0], "fields": fields}
+        about = (self.params.__doc__ or "").partition("\n")[0]
+        return {"about": about, "fields": fields, "one_of": [msgspec.to_builtins(one) for one in self.one_of]}
 
     def schema(self) -> dict[str, Any]:
         """JSON Schema of the parameters."""
@@ -166,6 +192,13 @@ def _extra(hint: Any) -> dict[str, Any]:
                 if meta.description:
                     found["about"] = meta.description
     return found
+
+
+def _words(hint: Any) -> list[str]:
+    """The texts that a parameter takes, where it takes no others."""
+    if get_origin(hint) is Annotated:
+        return _words(get_args(hint)[0])
+    return [word for word in get_args(hint) if isinstance(word, str)] if get_origin(hint) is Literal else []
 
 
 _NAMES: Final[dict[Any, str]] = {

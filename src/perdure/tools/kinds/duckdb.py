@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ..tool import Told, Tool, ToolCall, ToolError
-from .sql import Found, SqlParams, bound, dsn_of, result, statements, values
+from ..tool import OneOf, Told, Tool, ToolCall, ToolError
+from .sql import TEXT, Found, SqlParams, bound, dsn_of, result, statements, values
 
 ONCE: Final = "create table if not exists perdure_once (key varchar primary key, result varchar not null)"
 
@@ -86,4 +86,4 @@ def _statements(connection: Any, params: DuckdbParams) -> Found:
     return found
 
 
-DUCKDB: Final = Tool("duckdb", DuckdbParams, run, ("duckdb", "duckdb"))
+DUCKDB: Final = Tool("duckdb", DuckdbParams, run, ("duckdb", "duckdb"), (TEXT, OneOf(("dsn", "auth"), needed=False)))

@@ -17,7 +17,7 @@ from perdure.errors import (
     ResponseTooLarge,
 )
 
-from ..tool import Told, Tool, ToolCall, ToolError
+from ..tool import OneOf, Told, Tool, ToolCall, ToolError
 
 BYTES_MAX: Final = 16 * 1024 * 1024
 SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
@@ -123,9 +123,6 @@ def _headers(params: HttpParams, call: ToolCall) -> dict[str, str]:
 
 
 def _body(params: HttpParams, headers: dict[str, str]) -> tuple[dict[str, str], bytes]:
-    given = [key for key in ("json", "form", "body") if getattr(params, key) is not None]
-    if len(given) > 1:
-        raise ToolError("bad_parameters", f"a request has one body, found {' and '.join(given)}")
     has_type = any(name.lower() == "content-type" for name in headers)
     if params.json is not None:
         headers |= {} if has_type else {"Content-Type": "application/json"}
@@ -181,4 +178,4 @@ def _short(result: Any) -> Any:
     return result if not isinstance(result, bytes) and len(str(result)) <= 4000 else None
 
 
-HTTP: Final = Tool("http", HttpParams, run, ("h11", "http"))
+HTTP: Final = Tool("http", HttpParams, run, ("h11", "http"), (OneOf(("json", "form", "body"), needed=False),))

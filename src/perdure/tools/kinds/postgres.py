@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from ..tool import Told, Tool, ToolCall, ToolError
-from .sql import Found, SqlParams, bound, dsn_of, result, statements, values
+from .sql import DATABASE, TEXT, Found, SqlParams, bound, dsn_of, result, statements, values
 
 ONCE: Final = "create table if not exists perdure_once (key text primary key, result text)"
 
@@ -94,4 +94,4 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())[:1000]
 
 
-POSTGRES: Final = Tool("postgres", PostgresParams, run, ("psycopg", "sql"))
+POSTGRES: Final = Tool("postgres", PostgresParams, run, ("psycopg", "sql"), (TEXT, DATABASE))

@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from perdure.executors.secrets import PREFIX
+
 from ..tool import ToolError
 
 OUTPUT_MAX: Final = 16 * 1024 * 1024
@@ -50,12 +52,17 @@ async def _started(argv: Sequence[str], env: Mapping[str, str] | None, cwd: str 
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=None if env is None else {**os.environ, **env},
+            env={**_inherited(), **(env or {})},
             cwd=cwd,
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
         raise ToolError("not_found", f"the program {argv[0]!a:.200} cannot be started: {error}") from None
+
+
+def _inherited() -> dict[str, str]:
+    """The environment without secrets: a program that shows its environment would show them unredacted."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
 
 
 async def _killed(process: asyncio.subprocess.Process) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ..tool import Told, Tool, ToolCall, ToolError
+from ..tool import OneOf, Told, Tool, ToolCall, ToolError
 from .process import OUTPUT_MAX, run_process
 
 RUNNER: Final = str(Path(__file__).with_name("runner.py"))
@@ -72,11 +72,6 @@ def _told(file: Path) -> bytes:
 
 
 def _code(params: PythonParams) -> tuple[str | None, str]:
-    given = [key for key in ("call", "code", "script") if getattr(params, key) is not None]
-    if len(given) != 1:
-        raise ToolError(
-            "bad_parameters", f"python has one of call, code and script, found {' and '.join(given) or 'none'}"
-        )
     if params.script is None:
         return params.code, "<playbook>"
     try:
@@ -85,4 +80,4 @@ def _code(params: PythonParams) -> tuple[str | None, str]:
         raise ToolError("not_found", f"the script cannot be read: {error.strerror}: {params.script}") from None
 
 
-PYTHON: Final = Tool("python", PythonParams, run)
+PYTHON: Final = Tool("python", PythonParams, run, one_of=(OneOf(("call", "code", "script")),))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from ..tool import Told, Tool, ToolCall, ToolError
+from ..tool import OneOf, Told, Tool, ToolCall, ToolError
 from .process import run_process
 
 
@@ -56,11 +56,6 @@ async def run(params: ShellParams, call: ToolCall) -> Told:
 
 
 def _argv(params: ShellParams) -> list[str]:
-    given = [key for key in ("argv", "command", "script") if getattr(params, key) is not None]
-    if len(given) != 1:
-        raise ToolError(
-            "bad_parameters", f"shell has one of argv, command and script, found {' and '.join(given) or 'none'}"
-        )
     if params.script is not None:
         script = params.script if isinstance(params.script, str) else "\n".join(params.script)
         return ["/bin/sh", "-ec", script]
@@ -76,4 +71,4 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-SHELL: Final = Tool("shell", ShellParams, run)
+SHELL: Final = Tool("shell", ShellParams, run, one_of=(OneOf(("argv", "command", "script")),))

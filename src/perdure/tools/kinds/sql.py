@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.codec import to_plain
 
-from ..tool import ToolCall, ToolError
+from ..tool import OneOf, ToolCall, ToolError
 
 MAX_ROWS: Final = 10_000
 
@@ -31,6 +31,10 @@ class SqlParams(msgspec.Struct):
     params: Annotated[dict[str, Any] | None, _about("the values that are bound")] = None
     max_rows: Annotated[int, _about("more rows are an error")] = MAX_ROWS
     exactly_once: Annotated[bool, _about("the key of the call and its result are kept in that transaction")] = False
+
+
+TEXT: Final = OneOf(("query", "commands", "script"))
+DATABASE: Final = OneOf(("dsn", "auth"))
 
 
 class Found(msgspec.Struct):
@@ -54,11 +58,6 @@ def dsn_of(params: SqlParams, call: ToolCall) -> str:
 
 def statements(params: SqlParams) -> list[str]:
     """The statements; a script is one text with several in it."""
-    given = [key for key in ("query", "commands", "script") if getattr(params, key) is not None]
-    if len(given) != 1:
-        raise ToolError(
-            "bad_parameters", f"SQL has one of query, commands and script, found {' and '.join(given) or 'none'}"
-        )
     if params.query is not None:
         return [params.query]
     if params.commands is None:

@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from ..tool import Told, Tool, ToolCall, ToolError
-from .sql import Found, SqlParams, as_json, bound, dsn_of, result, statements, values
+from .sql import DATABASE, TEXT, Found, SqlParams, as_json, bound, dsn_of, result, statements, values
 
 ONCE: Final = "create table if not exists perdure_once (key text primary key, result text not null)"
 
@@ -104,4 +104,4 @@ def _rows(connection: apsw.Connection, text: str, given: dict[str, Any], most: i
     return found
 
 
-SQLITE: Final = Tool("sqlite", SqliteParams, run)
+SQLITE: Final = Tool("sqlite", SqliteParams, run, one_of=(TEXT, DATABASE))
