@@ -16,7 +16,7 @@ from mcp.server.mcpserver import MCPServer
 server = MCPServer("files")
 
 @server.tool()
-def list_files(folder: str) -> list[str]:
+def list_files(folder: str, deep: bool = False) -> list[str]:
     """The files of a folder."""
     return [f"{folder}/a", f"{folder}/b"]
 
@@ -44,6 +44,7 @@ async def test_an_mcp_tool_counts_as_writing_unless_the_operator_says_otherwise(
     tools = {tool.name: tool for tool in await mcp(files, "files", reads=["list_*"])}
     assert {name: tool.writes for name, tool in tools.items()} == {"files.list_files": False, "files.delete": True}
     assert tools["files.delete"].schema["required"] == ["path"]
+    assert tools["files.list_files"].bind({"folder": "x"}) == {"folder": "x", "deep": False}, "permits judge defaults"
 
 
 async def test_an_agent_uses_tools_of_a_server(files, tmp_path):

@@ -27,7 +27,7 @@ async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     """First the agent's own tool and one of the graph, side by side; then the answer, with what they said."""
     ASKED.append(len(messages))
     if len(messages) == 1:
-        calls = [ToolCallPart("own", {"number": 3}), ToolCallPart("look", {"what": "tea"})]
+        calls = [ToolCallPart("own", {"number": 3}), ToolCallPart("web__look", {"what": "tea"})]
         return ModelResponse(parts=calls)
     said = [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
     return ModelResponse(parts=[TextPart(" | ".join(said))])
@@ -43,7 +43,7 @@ def made() -> Agent[None, str]:
     return agent
 
 
-@tool
+@tool(name="web.look")
 async def look(what: str) -> str:
     """Look something up."""
     return f"saw {what}"

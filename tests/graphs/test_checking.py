@@ -60,6 +60,7 @@ def test_all_problems_come_at_once():
         ([{"name": "a", "approve": "before"}], "nobody may answer"),
         ([{"name": "a", "after": ["b"]}], "there is no such node"),
         ([{"name": "a", "after": ["a"]}], "names the node itself"),
+        ([{"name": "a", "needs": "any_succes"}], "needs has the unknown policy 'any_succes'"),
         ([{"name": "a", "kind": "loop", "max_iters": 0}], "max_iters is a whole number of at least 1"),
         ([{"name": "a", "kind": "loop"}], "a loop needs max_iters="),
         ([{"name": "a", "kind": "tournament", "entrants": {"x": ""}}], "2 entrants at least"),
@@ -109,7 +110,9 @@ def test_a_name_twice_in_one_after_counts_once():
 
 def test_options_of_the_graph_are_checked_too():
     assert "not negative" in only({"name": "a"}, limits={"running": -1})
-    assert "nobody may answer" in only({"name": "a"}, permits=[Permit("publish", "ask")])
+    assert "ask for publish" in only({"name": "a"}, permits=[Permit("publish", "ask")])
+    assert "did you mean 'deny'?" in only({"name": "a"}, permits=[Permit("publish", "denny")])  # type: ignore[arg-type]
+    assert "did you mean 'text'?" in only({"name": "a"}, permits=[Permit("publish", "deny", where={"txt": {"max": 1}})])
     assert "unknown condition" in only({"name": "a"}, permits=[Permit("**", "deny", where={"x": {"above": 1}})])
     assert "regular expression" in only({"name": "a"}, permits=[Permit("**", "deny", where={"x": {"matches": "("}})])
     assert "is no node" in only({"name": "a"}, outputs=["b"])
@@ -162,8 +165,9 @@ def test_a_role_sets_isolation_and_context_and_a_given_field_beats_it():
 
 
 def test_warnings_name_what_is_seldom_meant():
-    graph = Graph("g", runner=echo, tools=[publish])
+    graph = Graph("g", runner=echo, tools=[publish], veto=["publsh"])
     graph.node("v", role="verify", context="full")
     texts = [str(each) for each in graph.warnings]
-    assert len(texts) == 3
+    assert len(texts) == 4
     assert "publish" in texts[1]
+    assert texts[2] == "veto: 'publsh' fits no tool of the graph; did you mean 'publish'?"

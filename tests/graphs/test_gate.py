@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -59,11 +60,50 @@ def test_a_condition_on_an_argument_decides():
         ({"max": 100}, [True, False]),
         ({"min": 101, "max": 9000}, [False, True]),
         ({"matches": "1.*"}, [False, False]),
+        ({"equals": 100.0}, [True, False]),
+        ({"one_of": [True, 9000.0]}, [False, True]),
     ],
 )
 def test_each_condition(conditions, allowed):
     graph = one(pays, permits=[Permit("pay", "allow", where={"cents": conditions}), Permit("**", "deny")])
     assert [each != "permit" for each in run(graph).result] == allowed
+
+
+def test_a_condition_holds_for_the_default_of_an_argument():
+    graph = one(pays, permits=[Permit("pay", "deny", where={"to": {"equals": "ann"}})])
+    assert run(graph).result == ["permit", "permit"]
+
+
+def test_a_decimal_is_a_number_for_a_condition():
+    @tool
+    async def give(amount: Decimal) -> str:
+        return str(amount)
+
+    async def runner(node):
+        try:
+            return await node.use("give", amount=Decimal("5000.5"))
+        except Denied as denied:
+            return denied.stage
+
+    graph = Graph("g", runner=runner, tools=[give], permits=[Permit("give", "deny", where={"amount": {"min": 5000}})])
+    graph.node("a")
+    assert run(graph).result == "permit"
+
+
+@pytest.mark.parametrize(("verdict", "stage"), [("deny", "permit"), ("allow", "isolation")])
+def test_a_text_that_is_too_long_for_a_pattern_fits_only_what_denies(verdict, stage):
+    spec, where = NodeSpec("n", isolation="read_only"), {"to": {"matches": "a*"}}
+    verdict = gate.use(
+        spec,
+        "pay",
+        {"cents": 1, "to": "b" * 20_000},
+        tools={"pay": pay},
+        permits=[Permit("pay", verdict, where=where), Permit("pay", "allow")],
+        veto=(),
+        accounts=(),
+        wanted={},
+    )
+    assert verdict.stage == stage
 
 
 def test_a_veto_survives_every_permit():
@@ -160,11 +200,13 @@ def test_a_return_after_a_denial_for_budget_is_partial():
     assert rig.result == "half"
 
 
-def test_usage_that_makes_no_sense_counts_as_what_was_reserved_and_is_a_fact():
+@pytest.mark.parametrize("usage", [{"tokens": -5}, "many", 5, [1], lambda result: result["usage"]])
+def test_usage_that_makes_no_sense_counts_as_what_was_reserved_and_is_a_fact(usage):
     async def runner(node):
-        return await node.step("model", lambda: 1, reserve={"tokens": 30}, usage={"tokens": -5})
+        return await node.step("model", lambda: 1, reserve={"tokens": 30}, usage=usage)
 
     rig = run(one(runner))
+    assert rig.result == 1, "what was bought is not lost"
     assert rig.state.used["tokens"] == 30
     assert rig.facts("denied")[0]["stage"] == "usage"
 
@@ -241,6 +283,28 @@ def test_edited_arguments_are_judged_again_and_used():
     denied = asking(veto=[])
     denied.say(denied.tasks()[0][0], "approve", arguments={"cents": "many"})
     assert denied.result[0] == "arguments"
+
+
+def test_edited_arguments_that_other_people_decide_are_asked_again():
+    async def runner(node):
+        found = []
+        for cents in (5, 6):
+            try:
+                found.append(await node.use("pay", cents=cents))
+            except Denied as denied:
+                found.append(denied.stage)
+        return found
+
+    clerk = Permit("pay", "ask", where={"cents": {"max": 100}}, roles=("clerk",))
+    rig = run(one(runner, permits=[clerk, Permit("pay", "ask", roles=("boss",))]))
+    rig.say(rig.tasks()[0][0], "approve", arguments={"cents": 9000})
+    [(second, question)] = rig.tasks()
+    assert (question["roles"], question["data"]["arguments"]) == (["boss"], {"cents": 9000})
+    rig.say(second, "approve", arguments={"cents": 8000, "to": "bob"})
+    rig.say(rig.tasks()[0][0], "deny")
+    assert rig.result == ["paid 8000 to bob", "person"]
+    assert rig.state.reserved == {}
+    rig.replayed()
 
 
 def test_a_no_and_an_expired_question_are_denials():

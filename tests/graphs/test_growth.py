@@ -51,13 +51,14 @@ def test_submitted_nodes_start_beside_their_submitter():
 
 def test_a_forward_reference_works_and_any_node_can_be_named_in_full():
     async def plan(node):
-        return await node.submit([{"name": "late", "after": ["early", "other"]}, {"name": "early"}])
+        late = {"name": "late", "after": ["early", "other"]}
+        return await node.submit([late, {"name": "early"}, {"name": "last", "after": ["plan/late"]}])
 
     graph = growing(by_name(plan=plan))
     graph.node("other")
     rig = run(graph)
 
-    assert rig.opened().index("plan/early") < rig.opened().index("plan/late")
+    assert rig.opened() == ["plan", "other", "plan/early", "plan/late", "plan/last"]
 
 
 def test_one_bad_node_refuses_the_batch_untouched():
@@ -174,8 +175,8 @@ def test_a_start_resumes_from_submissions_and_what_was_completed():
 def test_a_bad_start_is_refused_before_anything_is_recorded():
     with pytest.raises(BadGraph):
         Rig(growing(by_name()), nodes=[{"name": "plan"}])
-    with pytest.raises(BadGraph):
-        Rig(growing(by_name()), done={"nobody": 1})
+    with pytest.raises(BadGraph, match="did you mean 'plan'"):
+        Rig(growing(by_name()), done={"plann": 1})
     with pytest.raises(BadGraph):
         Rig(growing(by_name(), limits=Limits(nodes=1)), nodes=[{"name": "more"}])
 

@@ -54,7 +54,7 @@ def test_a_failed_iteration_ends_the_loop():
     assert rig.outcomes()["l"] == "failed(error)"
     assert rig.ran.count("l/~2") == 0
     partial = run(looping(lambda node: Partial("x", "tired")))
-    assert partial.outcomes()["l"] == "partial(partial)"
+    assert partial.outcomes()["l"] == "partial(tired)"
 
 
 def classifier(*labels, default=None) -> Rig:
@@ -280,6 +280,7 @@ def test_outputs_convert_and_text_is_read_as_json():
     assert typed(page).result == page
     assert typed('{"title": "x", "words": 1}').result == page
     assert typed('```json\n{"title": "x", "words": 1}\n```').result == page
+    assert typed('Here it is:\n```json\n{"title": "x", "words": 1}\n```\nAnything else?').result == page
     assert typed("7", kind=int).result == 7
     assert typed("7", kind=str).result == "7"
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.codec import decode, encode
 from perdure.errors import Fatal, OutcomeUnknown, StepFailed
 from perdure.graphs import Denied, Graph, Limits, NotInRun, Permit, tool
 from perdure.kernel.events import Requested
 from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.receipt import Receipt
+from perdure.ports import asking
 
 from .rig import Rig, echo, run
 
@@ -342,3 +344,16 @@ def test_a_run_sees_the_resolved_fields_of_its_node():
     node = seen[-1]
     assert (node.isolation, node.context, node.after, node.retries) == ("read_only", "none", {"first": "z"}, 2)
     assert (node.timeout, node.once, node.priority, node.rest, node.approve) == (9.0, True, 3, False, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "body"), [("use", {"x": 1}), ("use", None), ("step", []), ("done", {}), ("results", 5), ("fly", None)]
+)
+def test_a_request_of_a_wrong_shape_is_denied_and_the_graph_goes_on(name, body):
+    async def runner(node):
+        answer = decode(await asking.current.get()("odd", name, encode(body)))
+        return answer["d"][1]
+
+    graph = Graph("g", runner=runner)
+    graph.node("a")
+    assert run(graph).result == "arguments"

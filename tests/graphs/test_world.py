@@ -134,3 +134,17 @@ def test_what_a_child_of_a_graph_waits_for_is_among_the_open_effects():
 
         assert handle.result() == 4200
         assert world.pull_effects() == []
+
+
+def test_a_refused_message_is_raised_and_names_what_there_is():
+    async def slow(node: Node) -> None:
+        await asyncio.sleep(60)
+
+    graph = Graph("g", runner=slow)
+    graph.node("plan")
+    with World() as world:
+        handle = world.start(graph)
+        with pytest.raises(CallerError, match="did you mean 'plan'"):
+            handle.send("note", {"node": "plann", "text": "hurry"})
+        with pytest.raises(CallerError, match="a graph takes submit, cancel and note"):
+            handle.ask("cancle", {"node": "plan"})

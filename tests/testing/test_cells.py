@@ -117,13 +117,14 @@ def test_other_receipts_have_a_status_alone(answer):
         assert world.state(order, "o-1") == Order("failed")
 
 
-def test_a_payload_that_nobody_checked_may_be_rejected():
+@pytest.mark.parametrize(("payload", "told"), [(b"\x00", b"\x00"), ({"no": "receipt"}, {"no": "receipt"})])
+def test_a_payload_that_nobody_checked_may_be_rejected(payload, told):
     with World(order, book) as world:
         world.send(Placed("o-1", 42))
-        world.receipt(Charge("o-1", 42), payload=b"\x00")
+        world.receipt(Charge("o-1", 42), payload=payload)
 
         assert world.state(order, "o-1") == Order("failed")
-        assert world.handle(order, "o-1").history()[-1].value == b"\x00"
+        assert world.handle(order, "o-1").history()[-1].value == told
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -223,7 +224,7 @@ def test_an_effect_that_is_answered_outside_waits_for_the_test_too():
 
 def test_what_is_not_open_cannot_be_answered():
     with World(order, book) as world:
-        with pytest.raises(perdure.CallerError, match=r"no effect .* waits for an answer; open are: none"):
+        with pytest.raises(perdure.UnknownIntent, match=r"no effect .* waits for an answer; open are: none"):
             world.receipt(Charge("o-1", 42), ok=Charge.Receipt("a"))
         world.send(Placed("o-1", 42))
         world.send(Placed("o-1", 42))

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from perdure.errors import BadCall, Denied, StepFailed
+from perdure.errors import BadCall, Denied, PerdureError, StepFailed
 from perdure.graphs.model import Limits, Partial, Permit
 from perdure.graphs.runs import Node
 from perdure.graphs.tools import Tool
 
 from . import prompts
-from .model import Message, Model, Reply, ToolCall
+from .model import Message, Model, Reply, ToolCall, as_reply
+
+REPAIRS: Final = 1
 
 
 class Desk(Protocol):
@@ -33,7 +35,8 @@ class Agent:
     """A model with tools and instructions.
 
     model: see `chat` and `scripted`. tools: the only ones that it is told of; in a graph those of the graph are
-    meant by default. turns: how often the model is asked at most. output: the type of its answer, in a flow.
+    meant by default. turns: how often the model is asked at most. output: the type of its answer, where its node has
+    none.
     """
 
     def __init__(
@@ -59,7 +62,9 @@ class Agent:
         own = {tool.name for tool in self.tools}
         tools = [tool for tool in node.tools if not own or tool.name in own]
         desk = NodeDesk(self.model, node, tools)
-        return await self.converse(desk, prompts.opening(node, self.system))
+        if node.output is not None or node.match is not None or node.labels_of_branches:  # the graph checks the answer
+            return await self.converse(desk, prompts.opening(node, self.system))
+        return await self.fitting(desk, prompts.opening(node, prompts.with_output(self.system, self.output)))
 
     async def run(
         self,
@@ -76,6 +81,24 @@ class Agent:
 
         desk = FlowDesk(self, ctx, permits, limits or Limits(), tuple(roles), tuple(veto))
         return await desk.work(goal)
+
+    async def fitting(self, desk: Desk, messages: list[Message]) -> Any:
+        """The answer as `output` has it. One that does not fit is asked for again, once."""
+        for attempt in range(REPAIRS + 1):
+            answer = await self.converse(desk, messages)
+            if self.output is None or isinstance(answer, Partial):
+                return answer
+            try:
+                return prompts.read_answer(answer, self.output)
+            except (PerdureError, ValueError) as error:
+                if attempt == REPAIRS:
+                    raise
+                messages = [
+                    *messages,
+                    {"role": "assistant", "content": answer},
+                    {"role": "user", "content": f"The output does not fit: {error}"},
+                ]
+        raise AssertionError("the last attempt returns or raises")
 
     async def converse(self, desk: Desk, messages: list[Message]) -> Any:
         """Ask and do, until the model answers without a tool. After the last turn what it said is partial."""
@@ -118,15 +141,13 @@ class NodeDesk:
             self._tools.append(prompts.BUDGET)
 
     async def think(self, messages: list[Message]) -> Reply:
-        found: Reply = await self._node.step(
-            "model", self._model.reply, messages, self._tools, self._node.model, usage=_usage
-        )
-        return found
+        asked = (messages, self._tools, self._node.model)
+        return as_reply(await self._node.step("model", self._model.reply, *asked, usage=_usage))
 
     async def use(self, name: str, arguments: dict[str, Any]) -> Any:
         node = self._node
         if name == "budget" and node.budget is not None:
-            return node.budget
+            return await node.budget_now()
         if name != "submit_nodes" or not node.may_submit:
             return await node.use(name, **arguments)
         names = await node.submit(arguments.get("nodes") or [])
@@ -136,5 +157,5 @@ class NodeDesk:
         return {name: {"outcome": each.outcome, "value": each.value} for name, each in found.items()}
 
 
-def _usage(reply: Reply) -> Mapping[str, float]:
-    return reply.usage
+def _usage(reply: Any) -> Mapping[str, float]:
+    return as_reply(reply).usage

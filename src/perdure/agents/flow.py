@@ -6,25 +6,20 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import msgspec
-
-from perdure.codec import from_json
-from perdure.errors import Denied, PerdureError, TaskCancelled, TaskExpired
+from perdure.errors import Denied, TaskCancelled, TaskExpired
 from perdure.flows.author import StepFunction, StepOptions
 from perdure.graphs import gate
-from perdure.graphs.model import Limits, NodeSpec, Partial, Permit, Used
+from perdure.graphs.model import Limits, NodeSpec, Permit, Used
 from perdure.graphs.opening import ANSWER
-from perdure.graphs.outcomes import unfenced
 from perdure.graphs.state import Usage, add, usage_problem
 from perdure.graphs.tools import Tool
 
 from . import prompts
-from .model import Message, Reply
+from .model import Message, Reply, as_reply
 
 if TYPE_CHECKING:
     from .agent import Agent
 
-REPAIRS: Final = 1
 SPEC: Final = NodeSpec("agent")
 
 
@@ -49,30 +44,13 @@ class FlowDesk:
         self._tools: dict[str, Tool] = {tool.name: tool for tool in agent.tools}
         self._used: Usage = {}
         self._reserved: Usage = {}
-        self._denied_budget = False
 
     async def work(self, goal: str) -> Any:
         agent = self._agent
-        system = agent.system
-        if agent.output is not None and agent.output is not str:
-            system = f"{system}\n\n{prompts.answer_as(agent.output)}".strip()
+        system = prompts.with_output(agent.system, agent.output)
         messages: list[Message] = [{"role": "system", "content": system}] if system else []
         messages.append({"role": "user", "content": goal})
-        for attempt in range(REPAIRS + 1):
-            answer = await agent.converse(self, messages)
-            if agent.output is None or isinstance(answer, Partial):
-                return answer
-            try:
-                return read_answer(answer, agent.output)
-            except (PerdureError, ValueError) as error:
-                if attempt == REPAIRS:
-                    raise
-                messages = [
-                    *messages,
-                    {"role": "assistant", "content": answer},
-                    {"role": "user", "content": f"The output does not fit: {error}"},
-                ]
-        raise AssertionError("the last attempt returns or raises")
+        return await agent.fitting(self, messages)
 
     # ---- the desk of an agent --------------------------------------------------------------------------------------
 
@@ -83,7 +61,7 @@ class FlowDesk:
         tools = prompts.described(gate.offered(SPEC, self._tools, self._permits, self._veto))
         self._reserved = add(self._reserved, {"calls": 1})
         try:
-            reply: Reply = await self._ctx.step("model", self._agent.model.reply, messages, tools, "")
+            reply = as_reply(await self._ctx.step("model", self._agent.model.reply, messages, tools, ""))
         finally:
             self._reserved = add(self._reserved, {"calls": 1}, -1)
         self._spend(reply.usage)
@@ -91,9 +69,10 @@ class FlowDesk:
 
     async def use(self, name: str, arguments: dict[str, Any]) -> Any:
         verdict = self._judge(name, arguments)
-        if verdict.word == "ask":
-            arguments = await self._asked(name, arguments, verdict.permit)
-            verdict = self._judge(name, arguments, approved=True)
+        while verdict.permit is not None:  # edited arguments may be for other people to decide
+            permit = verdict.permit
+            arguments = await self._asked(name, arguments, permit)
+            verdict = self._judge(name, arguments, approved=permit)
         if verdict.word == "deny":
             raise Denied(name, verdict.stage, verdict.reason)
         tool = self._tools[name]
@@ -109,7 +88,7 @@ class FlowDesk:
         self._spend(usage)
         return value
 
-    def _judge(self, name: str, arguments: dict[str, Any], *, approved: bool = False) -> gate.Verdict:
+    def _judge(self, name: str, arguments: dict[str, Any], *, approved: Permit | None = None) -> gate.Verdict:
         return gate.use(
             SPEC,
             name,
@@ -129,11 +108,10 @@ class FlowDesk:
         fine = not usage_problem(usage)
         self._used = add(self._used, {**(usage if fine else {}), "calls": 1})
 
-    async def _asked(self, name: str, arguments: dict[str, Any], permit: Permit | None) -> dict[str, Any]:
+    async def _asked(self, name: str, arguments: dict[str, Any], permit: Permit) -> dict[str, Any]:
         """Ask a person; the arguments as the person has left them."""
-        roles = permit.roles if permit is not None else ()
-        users = permit.users if permit is not None else ()
-        within = None if permit is None or permit.within is None else timedelta(seconds=permit.within)
+        roles, users = permit.roles, permit.users
+        within = None if permit.within is None else timedelta(seconds=permit.within)
         try:
             done = await self._ctx.task(
                 f"ask:{name}",
@@ -152,12 +130,7 @@ class FlowDesk:
         if done.outcome != "approve":
             reason = answer.get("reason") or "no reason was given"
             raise Denied(name, "person", f"{done.by or 'a person'} said no: {reason}")
-        return dict(answer.get("arguments") or arguments)
-
-
-def read_answer(text: str, kind: Any) -> Any:
-    """A model's text as the type that was asked for."""
-    return text if kind is str else from_json(msgspec.json.decode(unfenced(text)), kind)
+        return dict(answer.get("arguments", arguments))
 
 
 def _step_of(tool: Tool) -> StepFunction[..., Any]:

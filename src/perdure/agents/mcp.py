@@ -28,7 +28,10 @@ class McpTool(Tool):
 
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         read(self._schema, dict(arguments))
-        return dict(arguments)
+        described = self._schema.get("properties")
+        fields = described.items() if isinstance(described, dict) else ()
+        defaults = {name: each.get("default") for name, each in fields if isinstance(each, dict)}
+        return {**{name: each for name, each in defaults.items() if each is not None}, **arguments}
 
     def arguments(self, plain: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (dict(plain),), {}

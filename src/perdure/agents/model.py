@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from perdure.codec import from_plain
+
 Message = dict[str, Any]
 """One message of a conversation, in the form that chat-completions servers take."""
 
@@ -34,6 +36,14 @@ class Reply(msgspec.Struct, frozen=True):
                 for call in self.calls
             ]
         return found
+
+
+def as_reply(found: Any) -> Reply:
+    """What a model has answered: a reply, the same as recorded (of a model without annotations), or a text."""
+    if isinstance(found, str):
+        return Reply(found)
+    reply: Reply = found if isinstance(found, Reply) else from_plain(found, Reply)
+    return reply
 
 
 class Model(Protocol):

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.codec import to_plain
+from perdure.codec import from_json, to_plain
 from perdure.codec.jsonschema import schema_of, to_json
 from perdure.errors import PerdureError
 from perdure.graphs.model import Result
+from perdure.graphs.outcomes import unfenced
 from perdure.graphs.runs import Node
 from perdure.graphs.tools import Tool
 
@@ -65,6 +66,16 @@ def answer_as(kind: Any) -> str:
     except PerdureError:
         return "Answer with JSON and nothing else."
     return f"Answer with JSON and nothing else. It must fit this JSON Schema: {schema}"
+
+
+def with_output(system: str, kind: Any) -> str:
+    """Instructions, and what the answer must look like."""
+    return system if kind is None or kind is str else f"{system}\n\n{answer_as(kind)}".strip()
+
+
+def read_answer(text: str, kind: Any) -> Any:
+    """A model's text as the type that was asked for."""
+    return text if kind is str else from_json(msgspec.json.decode(unfenced(text)), kind)
 
 
 def _input(alias: str, result: Result) -> str:

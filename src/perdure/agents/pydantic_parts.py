@@ -16,6 +16,7 @@ from pydantic_core import SchemaValidator, core_schema, to_jsonable_python
 from perdure.graphs.model import fits_any
 from perdure.graphs.runs import Node
 
+from .chat import wire_name
 from .pydantic import answered, refusal, settled
 
 ANYTHING = SchemaValidator(core_schema.dict_schema())
@@ -83,13 +84,16 @@ class GraphTools(AbstractToolset[Any]):
         return None
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        return {tool.name: self._tool(tool) for tool in self.node.tools}
+        return {wire_name(tool.name): self._tool(tool) for tool in self.node.tools}
 
     def _tool(self, tool: Any) -> ToolsetTool[Any]:
-        described = ToolDefinition(name=tool.name, parameters_json_schema=tool.schema, description=tool.description)
+        described = ToolDefinition(
+            name=wire_name(tool.name), parameters_json_schema=tool.schema, description=tool.description
+        )
         return ToolsetTool(toolset=self, tool_def=described, max_retries=1, args_validator=ANYTHING)
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        return to_jsonable_python(await answered(self.node, name, tool_args))
+        known = {wire_name(each.name): each.name for each in self.node.tools}
+        return to_jsonable_python(await answered(self.node, known.get(name, name), tool_args))

@@ -285,11 +285,14 @@ class UnknownIntent(CallerError):
     An executor that answers again, because it did not hear whether its answer came, may take this for a yes.
     """
 
-    def __init__(self, intent: str) -> None:
-        super().__init__(intent)
+    def __init__(self, intent: str, known: str = "") -> None:
+        super().__init__(intent, known)
         self.intent = intent
+        self.known = known
 
     def __str__(self) -> str:
+        if self.known:
+            return f"no effect {self.intent} waits for an answer; open are: {self.known}"
         return (
             f"no effect with the intent {self.intent} waits for an answer from outside; open_effects() lists what does"
         )

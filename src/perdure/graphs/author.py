@@ -113,17 +113,18 @@ class Graph:
         }
         self.outputs = self._given["outputs"]  # None: those that no node waits for
         for each in tools:
-            self._add_tool(each)
+            _add_tool(self, each)
+        self._brought = _bring(self)  # by tool: the runners that brought it
 
     def __repr__(self) -> str:
         return f"<graph {self.name} {self.version}>"
 
-    def _add_tool(self, given: Any) -> None:
-        made = given if isinstance(given, Tool) else Tool(given) if callable(given) else None
-        if made is None:
-            self._wrong.append(GraphProblem("tools", f"a tool is a function, found {given!r:.80}"))
-        elif self.tools.setdefault(made.name, made) is not made:
-            self._wrong.append(GraphProblem("tools", f"two tools are named {made.name!r}"))
+    def tools_of(self, spec: NodeSpec) -> dict[str, Tool]:
+        """The tools that a node can be permitted: those of the graph, and those that its runner brings."""
+        brought = self._brought
+        if not brought:
+            return self.tools
+        return {name: each for name, each in self.tools.items() if spec.runner in brought.get(name, [spec.runner])}
 
     # ---- nodes ---------------------------------------------------------------------------------------------------
 
@@ -204,7 +205,7 @@ class Graph:
     @property
     def warnings(self) -> list[GraphProblem]:
         """What is allowed and seldom meant."""
-        return warnings_of(self._read[0], {name for name, tool in self.tools.items() if tool.writes})
+        return warnings_of(self._read[0], {name: tool.writes for name, tool in self.tools.items()})
 
     @functools.cached_property
     def _read(self) -> tuple[Model, tuple[GraphProblem, ...]]:
@@ -223,6 +224,7 @@ class Graph:
         model = Model(name=self.name, version=self.version, nodes=tuple(nodes), **values)
         check_graph(model, reading)
         _check_functions(self, reading)
+        _check_arguments(self, model, reading)
         return model, tuple(reading.problems)
 
     @property
@@ -350,6 +352,26 @@ class Graph:
         return plain if wanted is None or plain is None else from_plain(plain, wanted)
 
 
+def _add_tool(graph: Graph, given: Any) -> None:
+    made = given if isinstance(given, Tool) else Tool(given) if callable(given) else None
+    if made is None:
+        graph._wrong.append(GraphProblem("tools", f"a tool is a function, found {given!r:.80}"))
+    elif graph.tools.setdefault(made.name, made) is not made:
+        graph._wrong.append(GraphProblem("tools", f"two tools are named {made.name!r}"))
+
+
+def _bring(graph: Graph) -> dict[str, list[str]]:
+    """Add the tools of runners, as agents have them: they are for their nodes alone, unless the graph has them too."""
+    brought: dict[str, list[str]] = {}
+    for name, runner in {"": graph.runner, **graph.runners}.items():
+        tools = getattr(runner, "tools", ())
+        for each in tools if isinstance(tools, list | tuple) else ():
+            if isinstance(each, Tool) and (each.name not in graph.tools or each.name in brought):
+                _add_tool(graph, each)
+                brought.setdefault(each.name, []).append(name)
+    return brought
+
+
 def default_outputs(nodes: Iterable[NodeSpec]) -> tuple[str, ...]:
     """The nodes that no other waits for."""
     nodes = list(nodes)
@@ -429,6 +451,20 @@ _OPTIONS: Final[dict[str, Callable[[Any], Any]]] = {
 def _unknown(name: str, known: Collection[str]) -> str:
     there = f"{', '.join(sorted(known))}{did_you_mean(name, known)}"
     return f"unknown workflow {name!r:.80}; there are: {there}; register it: workflows=[...]"
+
+
+def _check_arguments(graph: Graph, model: Model, reading: Reading) -> None:
+    """Conditions of permits name arguments that a tool has: another one would never be met."""
+    for number, permit in enumerate(model.permits):
+        tool = graph.tools.get(permit.glob)
+        known = () if tool is None else tuple(tool.schema.get("properties", ()))
+        for path in permit.where if known else ():
+            argument = path.partition(".")[0]
+            if argument not in known:
+                there = f"{', '.join(known)}{did_you_mean(argument, known)}"
+                reading.tell(
+                    f"permits[{number}]", f"{permit.glob} has no argument {argument!r:.80}; there are: {there}"
+                )
 
 
 def _check_functions(graph: Graph, reading: Reading) -> None:

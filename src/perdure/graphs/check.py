@@ -113,7 +113,10 @@ class Reading:
                 self.tell(name, f"needs names {each!r:.80}, which is not in after{did_you_mean(each, names)}")
             if policy not in POLICIES:
                 known = ", ".join(POLICIES)
-                self.tell(name, f"unknown policy {policy!r:.80}; there are: {known}{did_you_mean(policy, POLICIES)}")
+                self.tell(
+                    name,
+                    f"needs has the unknown policy {policy!r:.80}; there are: {known}{did_you_mean(policy, POLICIES)}",
+                )
         return {each: policy for each, policy in given.items() if each and policy != "all_success"}
 
     # ---- names ---------------------------------------------------------------------------------------------------
@@ -122,11 +125,11 @@ class Reading:
         """The same with full names: those of its batch first, then those that exist."""
         after: dict[str, str] = {}
         for alias, name in spec.after:
-            full = names.get(name) or (name if name in self.existing else "")
+            full = names.get(name) or (name if name in self.existing or self._is_of_batch(name) else "")
             if not full:
                 known = [*names, *self.existing] if len(self.existing) < 1000 else list(names)
                 self.tell(spec.name, f"after names {name!r:.80}, and there is no such node{did_you_mean(name, known)}")
-            elif name == spec.name:
+            elif full == self.prefix + spec.name:
                 self.tell(spec.name, "after names the node itself")
             elif alias in after:
                 self.tell(spec.name, f"after has the alias {alias!r:.80} twice")
@@ -141,6 +144,9 @@ class Reading:
             needs={full_of.get(name, name): policy for name, policy in spec.needs.items()},
             branches={label: tuple([names.get(each, each) for each in to]) for label, to in spec.branches.items()},
         )
+
+    def _is_of_batch(self, full: str) -> bool:
+        return full.startswith(self.prefix) and full[len(self.prefix) :] in self.nodes
 
     def _refuse_cycles(self, nodes: Sequence[NodeSpec]) -> None:
         waits = {spec.name: [name for _, name in spec.after] for spec in nodes}
@@ -278,9 +284,12 @@ def check_graph(model: Model, reading: Reading) -> None:
 
 def _check_permit(where: str, permit: Permit, model: Model, reading: Reading) -> None:
     if permit.verdict not in ("allow", "ask", "deny"):
-        reading.tell(where, f"a verdict is allow, ask or deny, found {permit.verdict!r:.80}")
+        verdicts = ("allow", "ask", "deny")
+        hint = did_you_mean(permit.verdict, verdicts)
+        reading.tell(where, f"the verdict on {permit.glob} is allow, ask or deny, found {permit.verdict!r:.80}{hint}")
     if permit.verdict == "ask" and not (permit.roles or permit.users or model.roles):
-        reading.tell(where, "ask asks a person, and nobody may answer: give it roles= or users=, or the graph roles=")
+        text = f"ask for {permit.glob} asks a person, and nobody may answer"
+        reading.tell(where, f"{text}: give it roles= or users=, or the graph roles=")
     for argument, conditions in permit.where.items():
         if not isinstance(conditions, Mapping) or not conditions:  # type: ignore[redundant-expr]
             reading.tell(
@@ -312,18 +321,23 @@ def _is_pattern(value: Any) -> bool:
     return True
 
 
-def warnings_of(model: Model, writing: Collection[str]) -> list[GraphProblem]:
-    """What is allowed and seldom meant. `writing`: the tools that write."""
+def warnings_of(model: Model, tools: Mapping[str, bool]) -> list[GraphProblem]:
+    """What is allowed and seldom meant. `tools`: whether each of them writes."""
     found = [
         GraphProblem(spec.name, 'a verifier with context="full" sees what it is to judge: leave out context')
         for spec in model.nodes
         if spec.role == "verify" and spec.context == "full"
     ]
-    for tool in sorted(writing):
+    for tool in sorted(name for name, writes in tools.items() if writes):
         if not any(fits(permit.glob, tool) for permit in model.permits) and not any(
             fits(glob, tool) for glob in model.veto
         ):
             found.append(GraphProblem("permits", f"no permit names {tool}, which writes: every node may use it"))
+    for place, globs in (("permits", [each.glob for each in model.permits]), ("veto", model.veto)):
+        for glob in globs:
+            if tools and not any(fits(glob, tool) for tool in tools):
+                hint = did_you_mean(glob, tools)
+                found.append(GraphProblem(place, f"{glob!r:.80} fits no tool of the graph{hint}"))
     if model.limits.nodes is None and model.limits.depth != 0:
         found.append(GraphProblem("limits", "runs may submit nodes without end: give limits nodes=, or depth=0"))
     return found

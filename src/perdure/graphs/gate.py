@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any, Final, Literal
 
 import msgspec
@@ -21,7 +22,7 @@ from .state import Usage
 from .tools import Tool
 
 MATCHED_MAX: Final = 10_000
-"""Characters of an argument that a pattern is tried on; a longer one does not match."""
+"""Characters of an argument that a pattern is tried on. A longer one fits each permit that asks or denies."""
 
 
 WITHOUT_PLACE: Final = ("child", "reduce", "tournament")
@@ -122,22 +123,22 @@ def use(
     veto: tuple[str, ...],
     accounts: Iterable[Account],
     wanted: Usage,
-    approved: bool = False,
+    approved: Permit | None = None,
 ) -> Verdict:
-    """Stages: arguments, veto, permit, isolation, trust, budget."""
+    """Stages: arguments, veto, permit, isolation, trust, budget. `approved`: what a person has answered for."""
     tool = tools.get(name)
     if tool is None:
         known = ", ".join(sorted(tools)) or "none"
         return deny("arguments", f"there is no such tool; there are: {known}{did_you_mean(name, tools)}")
     try:
-        tool.bind(arguments)
+        bound = tool.bind(arguments)  # permits have conditions on the default of an argument, too
     except PerdureError as error:
         return deny("arguments", str(error))
     if fits_any(veto, name) or fits_any(spec.veto, name):
         return deny("veto", "a veto names it")
     if spec.tools is not None and not fits_any(spec.tools, name):
         return deny("permit", f"this node may use: {', '.join(spec.tools) or 'no tool'}")
-    permit = permit_for(name, arguments, permits)
+    permit = permit_for(name, bound, permits)
     if permit is not None and permit.verdict == "deny":
         return deny("permit", f"a permit denies {permit.glob}{' with such arguments' if permit.where else ''}")
     if spec.isolation == "read_only" and tool.writes:
@@ -147,7 +148,7 @@ def use(
     found = budget(accounts, wanted)
     if found is not ALLOW:
         return found
-    if permit is not None and permit.verdict == "ask" and not approved:
+    if permit is not None and permit.verdict == "ask" and permit != approved:
         return Verdict("ask", permit=permit)
     return ALLOW
 
@@ -175,30 +176,39 @@ def offered(spec: NodeSpec, tools: Mapping[str, Tool], permits: Iterable[Permit]
 
 
 def _holds(permit: Permit, arguments: Mapping[str, Any]) -> bool:
-    return all(_fulfils(arguments, path, conditions) for path, conditions in permit.where.items())
+    unsure = permit.verdict != "allow"
+    return all(_fulfils(arguments, path, conditions, unsure) for path, conditions in permit.where.items())
 
 
-def _fulfils(arguments: Mapping[str, Any], path: str, conditions: Mapping[str, Any]) -> bool:
+def _fulfils(arguments: Mapping[str, Any], path: str, conditions: Mapping[str, Any], unsure: bool) -> bool:
     value: Any = arguments
     for part in path.split("."):
         if not isinstance(value, Mapping) or part not in value:
             return False
         value = value[part]
-    return all(_condition(value, word, wanted) for word, wanted in conditions.items())
+    return all(_condition(value, word, wanted, unsure) for word, wanted in conditions.items())
 
 
-def _condition(value: Any, word: str, wanted: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
+def _condition(value: Any, word: str, wanted: Any, unsure: bool) -> bool:
+    """`unsure`: the answer for a text that is too long to be compared with a pattern."""
+    number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
     match word:
         case "equals":
-            return bool(value == wanted) and type(value) is type(wanted)
+            return _equal(value, wanted)
         case "one_of":
-            return value in wanted
+            return any(_equal(value, each) for each in wanted)
         case "min":
             return number and value >= wanted
         case "max":
             return number and value <= wanted
         case "matches":
-            return isinstance(value, str) and len(value) <= MATCHED_MAX and re.fullmatch(wanted, value) is not None
+            if isinstance(value, str) and len(value) > MATCHED_MAX:
+                return unsure
+            return isinstance(value, str) and re.fullmatch(wanted, value) is not None
         case _:
             return False
+
+
+def _equal(value: Any, wanted: Any) -> bool:
+    """1 and 1.0 are equal, 1 and true are not."""
+    return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from perdure.codec.converters.frame import did_you_mean
 from perdure.errors import GraphProblem
 
 from . import gate, life
@@ -59,7 +60,7 @@ def begin(graph: Graph, plain: Mapping[str, Any]) -> Begun:
             begun.nodes.append((spec, depth + 1, base if submitter else ""))
     for name in done:
         if name not in known and name not in left_out:
-            begun.problems.append(GraphProblem("done", f"{name!r:.80} is no node"))
+            begun.problems.append(GraphProblem("done", f"{name!r:.80} is no node{did_you_mean(name, known)}"))
     limit = model.limits.nodes
     weight = sum(spec.weight for spec, _ in known.values())
     if limit is not None and weight > limit:

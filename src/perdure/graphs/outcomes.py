@@ -17,7 +17,7 @@ from .requests import _dice
 from .state import NodeState, Run, usage_problem
 from .turn import Turn
 
-FENCE: Final = re.compile(r"\s*```[a-zA-Z]*\s*\n(.*)\n\s*```\s*", re.DOTALL)
+FENCE: Final = re.compile(r"```[a-zA-Z]*[ \t]*\r?\n(.*?)\n[ \t]*```", re.DOTALL)
 DETAIL_MAX: Final = 2000
 
 
@@ -94,7 +94,7 @@ def _returned(turn: Turn, node: NodeState, run: Run, packed: list[Any]) -> None:
         return
     data = encode(value)
     if word == "partial":
-        life.end(turn, node, "partial", "partial", data, detail=rest[1] if len(rest) > 1 else "")
+        life.end(turn, node, "partial", rest[1] if len(rest) > 1 else "partial", data)
     elif run.over_budget:
         life.end(turn, node, "partial", "budget", data)
     elif node.the.kind == "loop" and word != "break" and node.iteration + 1 < node.the.max_iters:
@@ -148,8 +148,8 @@ def fitting(turn: Turn, node: NodeState, value: Any) -> Any:
 
 
 def unfenced(text: str) -> str:
-    """The text inside of a Markdown fence, or the text itself."""
-    fenced = FENCE.fullmatch(text)
+    """The text inside of the first Markdown fence, or the text itself."""
+    fenced = FENCE.search(text)
     return fenced[1] if fenced else text
 
 

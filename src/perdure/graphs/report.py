@@ -54,7 +54,8 @@ def _row(node: NodeState) -> dict[str, Any]:
         "outcome": node.outcome,
         "reason": node.reason,
         "attempts": node.attempts,
-        "used": dict(node.used),
+        "usage": dict(node.used),
+        "used": dict(node.used),  # its name until 1.0
         "trust": node.the.trust,
         "opened_at": when(node.opened_at) if node.opened_at else None,
         "ended_at": when(node.ended_at) if node.ended_at else None,

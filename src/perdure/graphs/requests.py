@@ -16,6 +16,7 @@ from perdure.kernel.receipt import Receipt
 
 from . import gate, life
 from .growth import submit
+from .model import Permit
 from .opening import DELIVERIES, ask
 from .ready import give_place_back
 from .state import NodeState, Request, Run, Usage, answer_of, usage_problem
@@ -23,6 +24,12 @@ from .turn import SECOND, Turn
 
 LIVE: Final = ("inline", "thread")
 """Executors that get a tool's function itself; the others find it by its name."""
+
+SHAPES: Final[dict[str, dict[str, type]]] = {
+    "use": {"tool": str, "arguments": dict},
+    "step": {"name": str},
+    "done": {"step": str},
+}
 
 
 def requested(turn: Turn, node: NodeState, id: str, kind: str, body: bytes) -> None:
@@ -37,6 +44,9 @@ def requested(turn: Turn, node: NodeState, id: str, kind: str, body: bytes) -> N
             turn.answers.append((run.intent, id, encode({"go": True})))
         return
     asked = decode(body)
+    if problem := _misshapen(kind, asked):
+        turn.answer(node, _new(run, id, kind, kind), turn.deny(node, kind, "arguments", problem))
+        return
     match kind:
         case "use":
             _use(turn, node, run, id, asked)
@@ -50,11 +60,23 @@ def requested(turn: Turn, node: NodeState, id: str, kind: str, body: bytes) -> N
             turn.answer(node, request, submit(turn, node, run, asked))
         case "results":
             _results(turn, node, run, id, asked)
+        case "budget":
+            turn.answer(node, _new(run, id, kind, kind), {"v": turn.budget()})
         case _:
             request = _new(run, id, kind, kind)
             known_kinds = "submit, use, step, results"
             payload = turn.deny(node, kind, "arguments", f"a graph takes these requests: {known_kinds}")
             turn.answer(node, request, payload)
+
+
+def _misshapen(kind: str, asked: Any) -> str:
+    """What is wrong with the body of a request that was not made by a `Node`; empty: nothing."""
+    for name, expected in SHAPES.get(kind, {}).items():
+        if not isinstance(asked, dict) or not isinstance(asked.get(name), expected):
+            return f"{kind} takes {', '.join(SHAPES[kind])}: call node.{kind}(...); found {asked!r:.80}"
+    if kind == "results" and not isinstance(asked, list):
+        return f"results takes a list of names, found {asked!r:.80}"
+    return ""
 
 
 def _new(run: Run, id: str, kind: str, name: str, args: Any = None) -> Request:
@@ -106,38 +128,43 @@ def _use(turn: Turn, node: NodeState, run: Run, id: str, asked: dict[str, Any]) 
     turn.reserve(node, request, wanted)
     number = run.uses[name] = run.uses.get(name, 0) + 1
     request.location = f"{run.location}/use/{escape(name)}#{number}"
-    if verdict.word == "ask":
-        permit = verdict.permit
-        assert permit is not None
-        location = f"{run.location}/ask/{escape(name)}#{number}"
-        data = {"node": node.name, "goal": life.filled_goal(turn, node), "tool": name, "arguments": arguments}
-        request.status = "asked"
-        request.intent = ask(
-            turn,
-            location,
-            f"May {node.name} use {name}?",
-            data,
-            ("ask", node.name, id),
-            node=node,
-            roles=permit.roles,
-            users=permit.users,
-            within=permit.within,
-            edits=tool.schema,
-        )
-        turn.fact("asked", {"node": node.name, "location": location, "subject": name})
-        begin_waiting(turn, node, run)
+    if verdict.permit is None:
+        _call(turn, node, request)
         return
-    _call(turn, node, request)
+    _ask(turn, node, request, verdict.permit, arguments)
+    begin_waiting(turn, node, run)
+
+
+def _ask(turn: Turn, node: NodeState, request: Request, permit: Permit, arguments: Any) -> None:
+    """Ask the people whom a permit names whether a tool may be called with these arguments."""
+    name, run = request.name, node.run
+    assert run is not None
+    location = f"{run.location}/ask/{escape(name)}#{run.uses[name]}"
+    data = {"node": node.name, "goal": life.filled_goal(turn, node), "tool": name, "arguments": arguments}
+    request.status = "asked"
+    request.intent = ask(
+        turn,
+        location,
+        f"May {node.name} use {name}?",
+        data,
+        ("ask", node.name, request.id),
+        node=node,
+        roles=permit.roles,
+        users=permit.users,
+        within=permit.within,
+        edits=turn.graph.tools[name].schema,
+    )
+    turn.fact("asked", {"node": node.name, "location": location, "subject": name})
 
 
 def judge_use(
-    turn: Turn, node: NodeState, name: str, arguments: dict[str, Any], wanted: Usage, *, approved: bool = False
+    turn: Turn, node: NodeState, name: str, arguments: dict[str, Any], wanted: Usage, *, approved: Permit | None = None
 ) -> gate.Verdict:
     return gate.use(
         node.the,
         name,
         arguments,
-        tools=turn.graph.tools,
+        tools=turn.graph.tools_of(node.the),
         permits=turn.model.permits,
         veto=turn.model.veto,
         accounts=turn.accounts(node),
@@ -203,14 +230,20 @@ def person_answered(turn: Turn, node: NodeState, request: Request, receipt: Rece
     arguments = edited if edited is not None else request.args
     wanted = request.reserve
     turn.release(node, request)  # judged again as if nothing was reserved
-    again = judge_use(turn, node, request.name, arguments, wanted, approved=True)
+    tool = turn.graph.tools[request.name]
+    answered = gate.permit_for(request.name, request.args, turn.model.permits)
+    again = judge_use(turn, node, request.name, arguments, wanted, approved=answered)
     if again.word == "deny":
         turn.answer(node, request, turn.deny(node, request.name, again.stage, again.reason))
         return
     turn.reserve(node, request, wanted)
-    request.args = turn.graph.tools[request.name].bind(arguments)
+    request.args = tool.bind(arguments)
     run = node.run
     assert run is not None
+    if again.permit is not None:  # the edited arguments are for other people to decide
+        run.uses[request.name] += 1
+        _ask(turn, node, request, again.permit, arguments)
+        return
     run.waiting -= 1
     _call(turn, node, request)
 

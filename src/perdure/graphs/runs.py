@@ -131,7 +131,7 @@ class Node:
             plain = to_plain(value)
             if (size := len(encode(plain))) > VALUE_MAX:
                 raise TooLarge(f"the result of {name}", size, VALUE_MAX)
-            cost = dict(usage(value) if callable(usage) else usage or {})
+            cost = _cost(usage, value)
         except Exception as error:
             failure = Failure(type(error).__name__, str(error)[:2000])
             await self._send(f"{id}!", "done", {"step": id, "f": [failure.type, failure.message]})
@@ -144,6 +144,11 @@ class Node:
         names = [names] if isinstance(names, str) else list(names)
         answer = await self._ask("results", "results", _plain("results", names))
         return {each[0]: self._result(*each) for each in answer["r"]}
+
+    async def budget_now(self) -> dict[str, Any] | None:
+        """Used, limit and left of each axis as they are now; `budget` is from the opening of the run."""
+        found: dict[str, Any] | None = (await self._ask("budget", "budget", None))["v"]
+        return found
 
     def judged(self, name: str, arguments: Mapping[str, Any], *, writes: bool) -> gate.Verdict:
         """What the gate says of a call that the run itself performs: a tool that only its runner knows."""
@@ -211,6 +216,14 @@ class OwnTool(Tool):
 
 def _anything() -> None:
     """Stands for the function of a tool that is only judged here."""
+
+
+def _cost(usage: Any, value: Any) -> Any:
+    """What a step says that it cost. The result is not lost where that makes no sense: the machine judges it."""
+    try:
+        return to_plain(usage(value) if callable(usage) else usage)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:200]
 
 
 def _plain(what: str, value: Any) -> Any:
@@ -288,7 +301,7 @@ def node_of(machine: GraphMachine, node: NodeState, run: Run) -> Node:
     if node.left:
         left, right = state.nodes[node.left], state.nodes[node.right]
         made.match = Match(read_result(graph, left), read_result(graph, right))
-    made.tools = gate.offered(spec, graph.tools, model.permits, model.veto)
+    made.tools = gate.offered(spec, graph.tools_of(spec), model.permits, model.veto)
     depth = lower(model.limits.depth, spec.limits.depth)
     made.may_submit = depth is None or node.depth < depth
     answered = [request for request in run.requests.values() if request.status == "answered"]

@@ -202,7 +202,7 @@ def add(to: Usage, amounts: Usage, sign: int = 1) -> Usage:
 def usage_problem(usage: Any) -> str:
     """What is wrong with the usage that came with a result; empty: nothing."""
     if not isinstance(usage, dict):
-        return f"usage has numbers by axis, found {type(usage).__name__}"
+        return f"usage has numbers by axis, found {usage!r:.200}"
     for axis, amount in usage.items():
         if axis not in AXES or axis == "wall":
             return f"usage has tokens, cost and calls, found {axis!r:.40}"

@@ -64,7 +64,7 @@ class Tool:
         return self.function
 
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as they are recorded; `NotConvertible` if they do not fit."""
+        """The arguments as they are recorded, defaults included; `NotConvertible` if they do not fit."""
         return Signature.of(self.function).bind_plain(dict(arguments))
 
     def arguments(self, plain: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -107,10 +107,21 @@ def tool(
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
-def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    writes: bool = False,
+    once: bool = False,
+    retries: int = 3,
+    backoff: Backoff | None = None,
+    timeout: float | timedelta | None = None,
+    executor: str | None = None,
+) -> Any:
     """Make a function a tool. Its annotations are its schema, its docstring is what agents read."""
-    if function is not None:
-        if not callable(function):
-            raise BadCall(f"@tool stands before a function, or takes options by name; found {function!r:.80}")
-        return Tool(function)
-    return lambda wrapped: Tool(wrapped, **options)
+    if function is not None and not callable(function):
+        raise BadCall(f"@tool stands before a function, or takes options by name; found {function!r:.80}")
+    options: dict[str, Any] = {"name": name, "writes": writes, "once": once, "retries": retries}
+    options |= {"backoff": backoff, "timeout": timeout, "executor": executor}
+    return functools.partial(Tool, **options) if function is None else Tool(function, **options)

@@ -23,7 +23,7 @@ from perdure.cells.bound_manifest import BoundEffect, Definition, encode_event, 
 from perdure.cells.machine import NOTHING, CellMachine
 from perdure.codec import decode, encode
 from perdure.codec.record import Record, shape_of
-from perdure.errors import CallerError
+from perdure.errors import CallerError, UnknownIntent
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.effects import Call, Wait
 from perdure.kernel.events import Address, ReceiptArrived
@@ -229,7 +229,7 @@ def find_open(found: Sequence[OpenEffect], wanted: Any) -> OpenEffect:
     if same:
         raise CallerError(f"{len(same)} open effects are {wanted!r}: answer one of world.pull_effects()")
     known = ", ".join(map(repr, found)) or "none"
-    raise CallerError(f"no effect {wanted!r} waits for an answer; open are: {known}")
+    raise UnknownIntent(repr(wanted), known)
 
 
 def answer_open(simulation: UserSimulation, found: OpenEffect, receipt: Receipt) -> None:

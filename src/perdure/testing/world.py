@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Self, Typ
 
 from perdure.cells.author import Cell, Datum, Effect
 from perdure.cells.bound_manifest import Catalog, Definition
-from perdure.codec import decode
+from perdure.codec import decode, encode, to_plain
 from perdure.errors import CallerError, NotAnswered, NotYet
 from perdure.executors import info
 from perdure.kernel.asked import Actor
@@ -261,12 +261,13 @@ class World:
         ok: Any = _UNSET,
         error: BaseException | str | None = None,
         status: Literal["timeout", "cancelled", "unknown"] | None = None,
-        payload: bytes | None = None,
+        payload: bytes | object | None = None,
     ) -> None:
         """Answer an open effect, known by what `pull_effects` gave, by its intent, or by an effect equal to it.
 
         One of: `ok`, the receipt that its handler would return, checked by its schema; `error`, what went wrong;
-        `status`, that there was no answer; `payload`, unchecked bytes, as an executor outside may send them.
+        `status`, that there was no answer; `payload`, unchecked bytes, as an executor outside may send them, or plain
+        data, unchecked too.
         A wait for a message takes `ok` alone: that is the body of the message.
         """
         if sum((ok is not _UNSET, error is not None, status is not None, payload is not None)) != 1:
@@ -281,7 +282,7 @@ class World:
         if ok is not _UNSET:
             payload = found.bound.receipt.encode(ok)
         if payload is not None:
-            answer = Receipt("ok", payload)
+            answer = Receipt("ok", payload if isinstance(payload, bytes) else encode(to_plain(payload)))
         elif error is not None:
             answer = info.error(error if isinstance(error, BaseException) else RuntimeError(error))
         elif status in NO_ANSWER:
@@ -477,7 +478,11 @@ class WorldConnection:
             self._simulation.pass_until(self._simulation.next_at())
         if isinstance(request.settled, Refused) and not (self.forgiving and request.settled.code in DONE_BEFORE):
             raise refusal(request.settled)
-        return request.settled.instance if isinstance(request.settled, Accepted) else 0
+        if not isinstance(request.settled, Accepted):
+            return 0
+        if request.settled.reply is not None and request.settled.reply.refused:
+            raise CallerError(request.settled.reply.refused)
+        return request.settled.instance
 
     async def policy(self, workflow: str) -> Policy:
         return await Policies().of(self.queries, workflow)
