@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -17,7 +17,7 @@ from perdure.ports.store import Filter
 from perdure.runtime.bulk import handle_of
 from perdure.runtime.client import Client
 from perdure.runtime.handle import Handle
-from perdure.views.find import NUMBER, readings
+from perdure.views.find import NUMBER, no_instance, readings
 
 from .problems import HttpProblem
 
@@ -68,6 +68,11 @@ class Calling(msgspec.Struct):
             raise unknown(what)
         raise forbidden(self, verdict.needs, what)
 
+    def check_all(self, what: str) -> None:
+        """Raise unless the login sees every workflow: for what reaches all of them."""
+        if not self.sees_all:
+            raise forbidden(self, "viewer on all workflows (*)", what)
+
     def check_rules(self) -> None:
         """Raise unless the login may use this verb on the world of cells."""
         what = "the world of cells"
@@ -77,11 +82,22 @@ class Calling(msgspec.Struct):
         if not verdict.yes:
             raise forbidden(self, verdict.needs, what)
 
+    async def check_seen(self, path: str, named: Mapping[str, str]) -> None:
+        """Raise for a subject that the login may not see: it is told no more than of one that does not exist."""
+        if path.startswith(("/instances/{id}", "/cells/{id}")):
+            found = await self._named(named["id"]) if named["id"].startswith("@") else ()
+            named_so = await readings(self.client.queries, named["id"])
+            workflows = [each.workflow for each in (*found, *named_so) if each is not None]
+            if not any(map(self.sees, workflows)):
+                raise await no_instance(self.client.queries, named["id"], self.sees)
+        elif path.startswith("/workflows/{name}") and not self.sees(named["name"]):
+            raise unknown(f"workflow {named['name'][:80]!r}")
+
     async def find(self, id: str) -> HeadRow:
         """The head of an instance that the login may see, by `workflow/key` or `@NUMBER`."""
         heads = [head for head in await self._named(id) if head is not None and self.sees(head.workflow)]
         if not heads:
-            raise unknown(f"instance {id[:80]!r}")
+            raise await no_instance(self.client.queries, id, self.sees)
         self.check(heads[0].workflow, f"instance {id[:80]!r}")
         self.subjects.add(heads[0].workflow)
         self.found.add(heads[0].id)
@@ -106,7 +122,7 @@ class Calling(msgspec.Struct):
         for address in await readings(self.client.queries, text):
             if self.sees(address.workflow) and await self.client.queries.undelivered(address):
                 return text  # recorded, and not taken up yet: the verb says so
-        raise unknown(f"instance {text[:80]!r}")
+        raise await no_instance(self.client.queries, text, self.sees)
 
     async def cut(self, head: HeadRow, work: Callable[[FoldedHistory], T]) -> T:
         """What `work` makes of the whole history of an instance; the ETag is the number of its last entry."""

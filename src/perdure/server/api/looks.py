@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from perdure.codec.jsonschema import schema_of
 from perdure.codec.parameters import form_of
-from perdure.errors import PerdureError, UnknownLocation
+from perdure.errors import PerdureError, UnknownEntry
 from perdure.runtime.bulk import handle_of
 from perdure.verbs.read import TraceAnswer, TraceParams, trace
 from perdure.views.find import readings
@@ -64,7 +64,7 @@ async def drawing(calling: Calling, given: DrawingQuery) -> Drawing:
     if given.at:
         lines = await calling.cut(head, lambda whole: whole.page(given.at - 1, 0, 1))
         if not lines or lines[0].number != given.at:
-            raise UnknownLocation(f"{id_of(head)} has no entry {given.at}")
+            raise UnknownEntry(f"{id_of(head)} has no entry {given.at}")
         seq = lines[0].seq
     try:
         text = await handle_of(calling.client, head).draw("json", at=seq)
@@ -239,6 +239,7 @@ async def compare_versions(calling: Calling, given: TwoVersions) -> VersionDiff:
 
 async def traced(calling: Calling, given: TraceParams) -> TraceAnswer:
     """An event goes through all cells of a world, so that a login sees all of them or nothing."""
+    calling.check_all("traces")
     calling.subjects.add("*")
     return await unsaid(calling, await trace(calling.client, given))
 
