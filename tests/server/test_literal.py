@@ -123,6 +123,9 @@ def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
             "write": await other.post(f"{on}/secret_plan/s-1/-/cancel", json={}),
             "seen": await other.post(f"{on}/order/order-17/-/cancel", json={}),
             "put": await other.post(f"{API}/workflows/secret_plan/-/activate", json={"version": "1"}),
+            "shown": await other.get(f"{API}/workflows/ordr"),
+            "hidden": await other.get(f"{API}/workflows/secret_plam"),
+            "start": await admin.post(f"{API}/instances", json={"workflow": "ordr"}),
         }
         granted = await admin.put(f"{API}/access/grants", json={"actor": "zoe", "grants": [{"role": "viewer"}]})
         looked = [(await other.get(on)).json()["looked"] for _ in range(1)]
@@ -144,7 +147,12 @@ def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
         "write": (404, "not-found"),
         "seen": (403, "forbidden"),
         "put": (404, "not-found"),
+        "shown": (404, "not-found"),
+        "hidden": (404, "not-found"),
+        "start": (404, "unknown-workflow"),
     }
+    assert "did you mean 'order'?" in found["shown"].json()["detail"]
+    assert "secret_plan'" not in found["hidden"].text
     places = [found[name].json()["where"] for name in ("order", "status", "text", "values")]
     assert places == ["/order", "/status", "character 7", "/values"]
     for name in ("key", "workflow"):

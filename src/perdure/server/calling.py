@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from perdure.access.model import ROLES, Login, Who, allowed, sees, sees_values
+from perdure.access.model import OWN, ROLES, Login, Who, allowed, sees, sees_values
 from perdure.errors import UnclearRequest, UnknownInstance
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
@@ -20,6 +20,7 @@ from perdure.runtime.handle import Handle
 from perdure.views.find import NUMBER, no_instance, readings
 
 from .problems import HttpProblem
+from .reading import unknown as no_such
 
 if TYPE_CHECKING:
     from .accesses import Accesses
@@ -68,6 +69,17 @@ class Calling(msgspec.Struct):
             raise unknown(what)
         raise forbidden(self, verdict.needs, what)
 
+    async def check_workflow(self, name: str, code: str = "not-found") -> None:
+        """`check`, of a workflow that is named."""
+        if allowed(self.login, self.who, name, read=self.read).hidden:
+            raise await self.no_workflow(name, code)
+        self.check(name, f"workflow {name[:80]!r}")
+
+    async def no_workflow(self, name: str, code: str = "not-found") -> HttpProblem:
+        """The refusal of a name, with those that the login sees."""
+        known = {row.name for row in await self.client.queries.workflows() if not row.name.startswith(OWN)}
+        return HttpProblem(404, code, no_such("workflow", name, filter(self.sees, known)))
+
     def check_all(self, what: str) -> None:
         """Raise unless the login sees every workflow: for what reaches all of them."""
         if not self.sees_all:
@@ -91,7 +103,7 @@ class Calling(msgspec.Struct):
             if not any(map(self.sees, workflows)):
                 raise await no_instance(self.client.queries, named["id"], self.sees)
         elif path.startswith("/workflows/{name}") and not self.sees(named["name"]):
-            raise unknown(f"workflow {named['name'][:80]!r}")
+            raise await self.no_workflow(named["name"])
 
     async def find(self, id: str) -> HeadRow:
         """The head of an instance that the login may see, by `workflow/key` or `@NUMBER`."""
@@ -159,8 +171,8 @@ class Calling(msgspec.Struct):
         return [await queries.head(address) for address in await readings(queries, id)]
 
 
-def unknown(what: str) -> Exception:
-    return UnknownInstance(f"there is no {what}")
+def unknown(what: str) -> HttpProblem:
+    return HttpProblem(404, "not-found", f"there is no {what}")
 
 
 def forbidden(calling: Calling, needs: str, what: str) -> HttpProblem:

@@ -57,7 +57,7 @@ def without_built_in(where: Where, sees: Visible) -> Visible:
 class InstancePage(msgspec.Struct, frozen=True):
     """`next`: the place to go on from. `partial`: the budget was spent before the page was full.
 
-    `looked`: how many heads were read; `seen`: how many of them the reader may see.
+    `looked`: how many heads were read; `seen`: how many of those that the reader may see were judged.
     """
 
     heads: list[HeadRow]
@@ -112,9 +112,10 @@ async def page(
     while True:
         heads, before = await _read_on(queries, lists, size, oldest, place)
         looked += len(heads)
-        heads = [head for head in heads if visible(head.workflow)]
-        seen += len(heads)
         for head in heads:
+            if not visible(head.workflow):
+                continue
+            seen += 1
             if fits(where, head) and head.id not in found:
                 if len(found) == limit:
                     return InstancePage([*found.values()], place([*found.values()][-1]), looked, False, seen)

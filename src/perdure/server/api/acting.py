@@ -64,16 +64,16 @@ async def start(calling: Calling, given: StartBody) -> Any:
     return StartedAnswer(items=await asyncio.gather(*(_started(calling, each, f"\x00{n}") for n, each in each_one)))
 
 
-def check_start(calling: Calling, given: act.StartParams) -> None:
+async def check_start(calling: Calling, given: act.StartParams) -> None:
     """A login starts in its own name: else four eyes would be two."""
-    calling.check(given.workflow, f"workflow {given.workflow[:80]!r}")
+    await calling.check_workflow(given.workflow, "unknown-workflow")
     if given.by not in (None, calling.login.actor.id):
         text = f"{calling.login.actor} starts instances in their own name, found by={given.by!r:.80}"
         raise HttpProblem(403, "forbidden", text, expected=calling.login.actor.id)
 
 
 async def _start(calling: Calling, given: act.StartParams, number: str) -> act.StartAnswer:
-    check_start(calling, given)
+    await check_start(calling, given)
     given = keyed(calling, given, number)
     if given.key and not number:
         calling.made = Address(given.workflow, given.key)

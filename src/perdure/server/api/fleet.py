@@ -22,7 +22,7 @@ from perdure.verbs.read import ExportParams, ListParams, TraceAnswer, TraceParam
 from perdure.verbs.table import VERBS
 from perdure.views.lists import BUILT_IN
 
-from ..calling import Calling, id_of, needed, unknown
+from ..calling import Calling, id_of, needed
 from ..problems import HttpProblem
 from ..reading import to_struct
 from ..reading import unknown as unknown_name
@@ -129,7 +129,7 @@ class WorkflowDetail(WorkflowItem, frozen=True, kw_only=True):
 async def workflow(calling: Calling, given: WorkflowName) -> WorkflowDetail:
     found = [each for each in await _workflows(calling) if each.name == given.name]
     if not found:
-        raise unknown(f"workflow {given.name[:80]!r}")
+        raise await calling.no_workflow(given.name)
     rows = [row for row in await calling.client.queries.workflows() if row.name == given.name]
     parameters = _parameters(rows[-1].parameters) if rows else None
     item = await _with_oldest(calling, await _registered(calling, found[0]))
@@ -306,7 +306,7 @@ async def ask_verb(calling: Calling, given: AskedVerb) -> Any:
     named = {name: await calling.find_named(getattr(params, name)) for name in NAMED if getattr(params, name, None)}
     params = replace(params, **named)
     if isinstance(params, StartParams):
-        check_start(calling, params)
+        await check_start(calling, params)
     elif isinstance(params, ForkParams):
         assert calling.head is not None, "it was just found"
         params = to_fork(calling, params, calling.head)

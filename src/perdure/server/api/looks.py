@@ -20,7 +20,7 @@ from perdure.views.find import readings
 from perdure.views.instance_at import PastInstance, instance_at
 from perdure.views.trace import TraceNode
 
-from ..calling import Calling, id_of, unknown
+from ..calling import Calling, id_of
 from ..problems import HttpProblem
 from .instances import state_by_messages
 
@@ -93,13 +93,13 @@ class SourceAnswer(msgspec.Struct, frozen=True):
 
 
 async def code_of(calling: Calling, name: str, version: str) -> Any:
-    calling.check(name, f"workflow {name[:80]!r}")
+    await calling.check_workflow(name)
     known = {row.name for row in await calling.client.queries.workflows()}
     found = await calling.client.code(name, version)
     if found is None and name not in known:
-        raise unknown(f"workflow {name[:80]!r}")
+        raise await calling.no_workflow(name)
     if found is None:
-        text = f"this server has no code of {name} {version[:80]}: serve the module that has it"
+        text = f"this server has no code of {f'{name} {version[:80]}'.strip()}: serve the module that has it"
         raise HttpProblem(409, "code-not-here", text)
     return found
 
@@ -145,7 +145,7 @@ class FormAnswer(msgspec.Struct, frozen=True):
 
 async def form(calling: Calling, given: VersionQuery) -> FormAnswer:
     """By the parameters that an engine registered, so that the code need not be here; where it is, it tells more."""
-    calling.check(given.name, f"workflow {given.name[:80]!r}")
+    await calling.check_workflow(given.name)
     code = await calling.client.code(given.name, given.version)
     for row in await calling.client.queries.workflows():
         if row.name == given.name and given.version in (row.version, row.version.partition("+")[0]):
