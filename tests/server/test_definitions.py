@@ -209,7 +209,7 @@ def test_nodes_are_added_to_a_graph_and_ended():
     assert (added.status_code, added.json()) == (200, {"id": "gated/g", "names": ["late"]})
     assert same.json() == added.json()
     assert [(each.status_code, each.json()["code"]) for each in refused] == [
-        (409, "node-denied"),
+        (409, "denied"),
         (404, "unknown-node"),
         (403, "forbidden"),
         (409, "code-not-here"),

@@ -113,6 +113,7 @@ def good(version, tasks):
         "bookmark delete": ({"name": "mine"}, {}),
         "key add": ({}, {"actor": "crm", "grants": [{"role": "viewer"}]}),
         "grant": ({"actor": "eve"}, {"grants": [{"role": "viewer"}]}),
+        "grant by name": ({}, {"actor": "eve", "grants": [{"role": "viewer"}]}),
         "access link": ({}, {}),
         "call": ({"verb": "tag"}, {"params": {"id": "order/go", "name": "x", "value": "y"}}),
         "ask verb": ({"verb": "show"}, {"params": json.dumps({"id": "order/go"})}),

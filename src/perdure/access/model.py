@@ -85,7 +85,7 @@ def allowed(login: Login, who: Who, workflow: str = "", *, read: bool = True, ex
     if rank < 0:
         return HIDDEN
     if who == "admin" and not workflow and not is_admin(login.grants):
-        return Verdict(False, needs="admin")  # access and traces reach all workflows
+        return Verdict(False, needs="admin")  # access reaches all workflows
     if workflow == RULER.workflow and not read:  # a message to it is a rule: its verbs ask with `read`
         return Verdict(False, needs="the verbs of its own")
     if workflow.startswith(OWN):

@@ -69,13 +69,17 @@ _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
 )
 
 
-def kind_of(error: errors.PerdureError) -> str:
+def kind_of(error: type[errors.PerdureError]) -> str:
     """The name of an error, for programs."""
-    return "Usage" if isinstance(error, errors.UnclearRequest) else type(error).__name__
+    return "Usage" if issubclass(error, errors.UnclearRequest) else error.__name__
 
 
 def exit_of(error: errors.PerdureError) -> Exit:
-    return next(code for kind, code in _EXITS if isinstance(error, kind))
+    return exit_of_kind(type(error))
+
+
+def exit_of_kind(error: type[errors.PerdureError]) -> Exit:
+    return next(code for kind, code in _EXITS if issubclass(error, kind))
 
 
 class Stopped(click.ClickException):

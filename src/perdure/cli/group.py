@@ -71,7 +71,7 @@ class Verbs(click.Group):
             error.message = visible(error.message)  # type: ignore[misc]  # final for others, and ours to tell
             raise
         except PerdureError as error:
-            raise _told(ctx, Stopped(_text(error), exit_of(error), kind=kind_of(error))) from error
+            raise _told(ctx, Stopped(_text(error), exit_of(error), kind=kind_of(type(error)))) from error
         except (KeyboardInterrupt, click.Abort) as error:
             raise _told(ctx, Stopped("interrupted", Exit.INTERRUPTED, kind="Interrupted")) from error
 

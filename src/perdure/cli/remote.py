@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from perdure import errors
 from perdure.verbs.table import Verb
 
-from .exits import Exit, Stopped
+from .exits import Exit, Stopped, exit_of_kind, kind_of
 
 TOKEN: Final = "PERDURE_TOKEN"
 SECONDS: Final = 60.0
@@ -58,7 +59,10 @@ def _refused(error: urllib.error.HTTPError) -> Stopped:
         problem = json.load(error)
         text, kind = str(problem["detail"]), str(problem["code"])
     except (ValueError, KeyError, TypeError):
-        text, kind = f"the server answered {error.code}", "NoServer"
+        problem, text, kind = {}, f"the server answered {error.code}", "NoServer"
     if error.code == 401:
         text = f"the server knows no login: set {TOKEN} to an API key"
+    known = getattr(errors, str(problem.get("error")), None)
+    if isinstance(known, type) and issubclass(known, errors.PerdureError):
+        return Stopped(text, exit_of_kind(known), kind=kind_of(known))
     return Stopped(text, EXITS.get(error.code, Exit.USAGE), kind=kind)

@@ -153,8 +153,19 @@ class UnclearRequest(CallerError):
     """
 
 
+class TwoWorkflows(UnclearRequest):
+    """Two instances cannot be compared: they are of two workflows, so that their locations mean different things."""
+
+
 class BadFilter(CallerError):
-    """A filter of a list has a field, a comparison or a value that there is not. The text says which there are."""
+    """A filter of a list has a field, a comparison or a value that there is not. The text says which there are.
+
+    `where` is the place: a query parameter such as `/status`, or the number of a character of the text.
+    """
+
+    def __init__(self, text: str, where: str = "") -> None:
+        super().__init__(text)
+        self.where = where
 
 
 class TooBroad(CallerError):
@@ -244,6 +255,10 @@ class VersionConflict(CallerError):
 
 class UnknownLocation(CallerError):
     """The instance has nothing at this location that could be woken or settled. The text says what it has."""
+
+
+class UnknownEntry(UnknownLocation):
+    """The instance has no entry of this number. The text says which it has."""
 
 
 class EngineClosed(CallerError):

@@ -32,6 +32,9 @@ from .limits import ANSWER_SECONDS
 from .problems import HttpProblem
 
 FRESH_SECONDS: Final = 2.0
+NEW_SECONDS: Final = 0.1
+"""Wrong keys make a server read access again, at most so often: a key works as soon as it was shown."""
+
 LINK_MINUTES: Final = 10
 ADMIN: Final = (Grant("admin"),)
 USED_SECONDS: Final = 3600.0
@@ -53,7 +56,7 @@ class Accesses:
         self._client, self.signer, self._cookie, self._recognise = client, signer, cookie, recognise
         self._oidc = oidc
         self._access, self._read_at = Access(), float("-inf")
-        self._reading: asyncio.Future[None] | None = None
+        self._reading: asyncio.Future[Access] | None = None
         self._links: dict[str, tuple[str, datetime]] = {}
         self._used: dict[str, float] = {}
         self._begun = False
@@ -61,21 +64,22 @@ class Accesses:
 
     # ---- what is known -----------------------------------------------------------------------------------------
 
-    async def state(self, *, fresh: bool = False) -> Access:
+    async def state(self, age: float | None = None, *, fresh: bool = False) -> Access:
         """What was read lately. Requests that come while it is read again wait for that, and none is told less."""
-        if fresh or time.monotonic() - self._read_at > FRESH_SECONDS:
+        if fresh or time.monotonic() - self._read_at > (FRESH_SECONDS if age is None else age):
             if fresh or self._reading is None:
                 self._reading = asyncio.ensure_future(self._read())
                 self._reading.add_done_callback(lambda read: read.cancelled() or read.exception())
-            await asyncio.shield(self._reading)
+            return await asyncio.shield(self._reading)  # kept or not: a change meanwhile asks for the next read
         return self._access
 
-    async def _read(self) -> None:
+    async def _read(self) -> Access:
         mine, began = asyncio.current_task(), time.monotonic()
         try:
             found = await read_access(self._client.queries)
             if self._reading is mine:
                 self._access, self._read_at = found, began
+            return found
         finally:
             if self._reading is mine:
                 self._reading = None
@@ -141,9 +145,10 @@ class Accesses:
 
     async def _of_key(self, text: str) -> Login | None:
         parsed = parse_key(text)
-        access = await self.state()
         id, digest = parsed if parsed is not None else ("", digest_of(text))
-        key = access.keys.get(id)
+        key = (await self.state()).keys.get(id)
+        if key is None or not same(key.digest, digest):
+            key = (await self.state(NEW_SECONDS)).keys.get(id)  # it may have just been made elsewhere
         if not same(None if key is None else key.digest, digest) or key is None or not key.lives(datetime.now(UTC)):
             return None
         self._note_use(key)

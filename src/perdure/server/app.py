@@ -23,11 +23,11 @@ from perdure.kernel.asked import Asked
 from perdure.runtime.asking import asking
 from perdure.runtime.client import Client
 from perdure.runtime.history import aside
+from perdure.verbs import act
 
 from . import limits
 from .accesses import Accesses, Recognise
 from .api.acting import taken_up
-from .api.instances import ListQuery
 from .auth.oidc import Oidc
 from .auth.origins import LOOPBACK, is_ours, may_write
 from .auth.tokens import Signer
@@ -36,14 +36,15 @@ from .feed import Feed
 from .http import Answer, Receive, Request, Scope, Send, json_answer, problem_answer, send_answer
 from .logins import Logins
 from .openapi import document
+from .params import read_params
 from .problems import PAGES, HttpProblem, explained, problem_of
 from .readers import FoldedHistory, Histories
-from .reading import JSON, YAML, fields_of, from_text, read_json, read_query, read_text, to_struct
+from .reading import read_query
 from .reading import unknown as unknown_name
 from .redacting import Redactor, read_pointer
 from .rendering import plain, shown, trimmed
 from .repeat import REPLAYED, SAID, Repeats, came_before, event_id, first_answer, said_of
-from .routes import API, DEFINITIONS, Route, match
+from .routes import API, Route, match
 from .settings import Settings, secret_of
 from .static import Static
 from .stream import Stream, read_channels, resolved
@@ -208,17 +209,19 @@ class ServerApp:
         if verdict.hidden and route.who == "executor":
             raise HttpProblem(404, "not-found", f"there is nothing at {request.path[:80]}")
         if not verdict.yes:
+            if not verdict.hidden:
+                await calling.check_seen(route.path, named)
             self._denied_write(login, route)
             raise forbidden(calling, verdict.needs or route.who, "this")
-        if self.settings.read_only and not route.read:
+        if self.settings.read_only and route.repeat != "read":
             raise HttpProblem(403, "read-only", "this server is read-only")
         body = b"" if route.read else await request.body(limits.VALUE_BODY_MAX if route.values else limits.BODY_MAX)
         if body:
             request.begin_answer()  # the time that the body took is not the database's
         if len(body) > limits.LARGE_BODY:
-            params = await asyncio.to_thread(_params, request, route, named, body)
+            params = await asyncio.to_thread(read_params, request, route, named, body)
         else:
-            params = _params(request, route, named, body)
+            params = read_params(request, route, named, body)
 
         async def work() -> Answer:
             return await self._call(calling, route, params)
@@ -264,8 +267,10 @@ class ServerApp:
         wait = calling.request.preferred_wait
         if not route.read and wait is not None and calling.head is not None and not await taken_up(calling, wait):
             status = 202
-        if status == 202 and isinstance(id := getattr(answer, "id", None), str):
-            headers.append(("location", f"{calling.request.root}{API}/instances/{quote(id, safe='/@')}"))
+        made = status == 201 and route.name in ("start", "bulk start")
+        if (made or status == 202) and isinstance(id := getattr(answer, "id", None), str):
+            folder = "/bulk" if route.name == "bulk start" else "/instances"
+            headers.append(("location", f"{calling.request.root}{API}{folder}/{quote(id, safe='/@')}"))
         query = read_query(calling.request.query) if route.read else {}
         if route.direct and "fields" not in query:
             return Answer(status, msgspec.json.encode(answer), headers=headers)
@@ -350,7 +355,7 @@ class ServerApp:
         route = match("GET", "/instances")[0]
         assert route is not None
         calling = self._calling(request, login, route)
-        wanted = read_channels([each for text in query.get("channels", []) for each in text.split(",")])
+        wanted = read_channels(query.get("channels", []))
         channels = await resolved(self.client, login, wanted, calling.find)
 
         async def again() -> Login | None:
@@ -405,28 +410,6 @@ def _hide(redactor: Redactor, whole: FoldedHistory) -> None:
         redactor.value(plain(line.value))
 
 
-def _params(request: Request, route: Route, named: dict[str, str], body: bytes) -> Any:
-    """The parameters of a verb: from the path, and from the query of a read or the body of a write."""
-    fields = fields_of(route.params)
-    if route.read:
-        query = read_query(request.query)
-        query.pop("values", None)
-        query.pop("fields", None)
-        if issubclass(route.params, ListQuery):
-            filters = {name: query.pop(name) for name in list(query) if name not in fields}
-            given: dict[str, Any] = {"filters": filters} if filters else {}
-        else:
-            given = {}
-        given |= {name: from_text(_type(fields, name), texts, name) for name, texts in query.items()}
-    else:
-        given = _body(request, route, body) if body else {}
-    for name, text in named.items():
-        value = from_text(_type(fields, name), [text], name)
-        if given.setdefault(name, value) != value:
-            raise HttpProblem(422, "bad-request", f"{name} is {value!r} in the path, and another one in the body")
-    return to_struct(route.params, given)
-
-
 def _whole(request: Request) -> str:
     """The URL of the same answer with whole values."""
     query = f"{request.query.decode('ascii')}&" if request.query else ""
@@ -444,22 +427,6 @@ def _trimmed(document: Any, fields: list[str]) -> Any:
         raise HttpProblem(422, "bad-request", text, where="/fields") from None
 
 
-def _type(fields: dict[str, Any], name: str) -> Any:
-    return fields[name].type if name in fields else str
-
-
-def _body(request: Request, route: Route, body: bytes) -> dict[str, Any]:
-    media = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
-    if media in YAML and route.name in DEFINITIONS:
-        return {"text": read_text(body)}
-    if media != JSON:
-        raise HttpProblem(415, "wrong-media-type", f"a body is {JSON}, found {media[:80]!r}")
-    value = read_json(body)
-    if not isinstance(value, dict):
-        raise HttpProblem(422, "bad-request", f"a body is a JSON object, found {type(value).__name__}")
-    return value
-
-
 def _asked(calling: Calling) -> Asked:
     """What the event of a request says beside itself."""
     request, login = calling.request, calling.login
@@ -467,7 +434,7 @@ def _asked(calling: Calling) -> Asked:
         id=calling.event,
         by=login.actor,
         via=f"{login.via} request:{request.id}" + (SAID + calling.said if calling.said else ""),
-        reason=request.headers.get("x-reason", "")[:500],
+        reason=request.headers.get("x-reason", "")[: act.REASON_MAX],
         if_entry=_if_entry(request),
         trace=request.headers.get("traceparent", "")[:100],
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from perdure.access.model import ROLES, Login, Who, allowed, sees, sees_values
+from perdure.access.model import OWN, ROLES, Login, Who, allowed, sees, sees_values
 from perdure.errors import UnclearRequest, UnknownInstance
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
@@ -17,9 +17,10 @@ from perdure.ports.store import Filter
 from perdure.runtime.bulk import handle_of
 from perdure.runtime.client import Client
 from perdure.runtime.handle import Handle
-from perdure.views.find import NUMBER, readings
+from perdure.views.find import NUMBER, no_instance, readings
 
 from .problems import HttpProblem
+from .reading import unknown as no_such
 
 if TYPE_CHECKING:
     from .accesses import Accesses
@@ -68,6 +69,22 @@ class Calling(msgspec.Struct):
             raise unknown(what)
         raise forbidden(self, verdict.needs, what)
 
+    async def check_workflow(self, name: str, code: str = "not-found") -> None:
+        """`check`, of a workflow that is named."""
+        if allowed(self.login, self.who, name, read=self.read).hidden:
+            raise await self.no_workflow(name, code)
+        self.check(name, f"workflow {name[:80]!r}")
+
+    async def no_workflow(self, name: str, code: str = "not-found") -> HttpProblem:
+        """The refusal of a name, with those that the login sees."""
+        known = {row.name for row in await self.client.queries.workflows() if not row.name.startswith(OWN)}
+        return HttpProblem(404, code, no_such("workflow", name, filter(self.sees, known)))
+
+    def check_all(self, what: str) -> None:
+        """Raise unless the login sees every workflow: for what reaches all of them."""
+        if not self.sees_all:
+            raise forbidden(self, "viewer on all workflows (*)", what)
+
     def check_rules(self) -> None:
         """Raise unless the login may use this verb on the world of cells."""
         what = "the world of cells"
@@ -77,11 +94,22 @@ class Calling(msgspec.Struct):
         if not verdict.yes:
             raise forbidden(self, verdict.needs, what)
 
+    async def check_seen(self, path: str, named: Mapping[str, str]) -> None:
+        """Raise for a subject that the login may not see: it is told no more than of one that does not exist."""
+        if path.startswith(("/instances/{id}", "/cells/{id}")):
+            found = await self._named(named["id"]) if named["id"].startswith("@") else ()
+            named_so = await readings(self.client.queries, named["id"])
+            workflows = [each.workflow for each in (*found, *named_so) if each is not None]
+            if not any(map(self.sees, workflows)):
+                raise await no_instance(self.client.queries, named["id"], self.sees)
+        elif path.startswith("/workflows/{name}") and not self.sees(named["name"]):
+            raise await self.no_workflow(named["name"])
+
     async def find(self, id: str) -> HeadRow:
         """The head of an instance that the login may see, by `workflow/key` or `@NUMBER`."""
         heads = [head for head in await self._named(id) if head is not None and self.sees(head.workflow)]
         if not heads:
-            raise unknown(f"instance {id[:80]!r}")
+            raise await no_instance(self.client.queries, id, self.sees)
         self.check(heads[0].workflow, f"instance {id[:80]!r}")
         self.subjects.add(heads[0].workflow)
         self.found.add(heads[0].id)
@@ -106,7 +134,7 @@ class Calling(msgspec.Struct):
         for address in await readings(self.client.queries, text):
             if self.sees(address.workflow) and await self.client.queries.undelivered(address):
                 return text  # recorded, and not taken up yet: the verb says so
-        raise unknown(f"instance {text[:80]!r}")
+        raise await no_instance(self.client.queries, text, self.sees)
 
     async def cut(self, head: HeadRow, work: Callable[[FoldedHistory], T]) -> T:
         """What `work` makes of the whole history of an instance; the ETag is the number of its last entry."""
@@ -143,8 +171,8 @@ class Calling(msgspec.Struct):
         return [await queries.head(address) for address in await readings(queries, id)]
 
 
-def unknown(what: str) -> Exception:
-    return UnknownInstance(f"there is no {what}")
+def unknown(what: str) -> HttpProblem:
+    return HttpProblem(404, "not-found", f"there is no {what}")
 
 
 def forbidden(calling: Calling, needs: str, what: str) -> HttpProblem:

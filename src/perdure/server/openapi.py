@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from functools import cache
 from typing import Any, Final
+from urllib.parse import parse_qsl, quote
 
 import msgspec
 
+from perdure.verbs.act import ALSO
+from perdure.views.where import FIELDS
+
 from .api.instances import ListQuery
-from .reading import JSON, YAML
+from .reading import JSON, YAML, from_text
 from .refusals import status_of
 from .routes import API, DEFINITIONS, ROUTES, Route
 
@@ -24,6 +30,7 @@ PROBLEM: Final = {
         "instance": {"type": "string"},
         "code": {"type": "string"},
         "request": {"type": "string"},
+        "error": {"type": "string"},
         "where": {"type": "string"},
         "expected": {},
         "found": {},
@@ -39,6 +46,15 @@ HEADERS: Final = {
 }
 
 
+FILTERS: Final = {
+    "name": "filters",
+    "in": "query",
+    "required": False,
+    "description": f"Any of {', '.join(FIELDS)}, tag.NAME; `not.FIELD` means not, `.gt` and `.lt` compare.",
+    "style": "form",
+    "explode": True,
+    "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+}
 OF_READS: Final = {
     "fields": ("Only these fields of the answer, or of its items: names with commas.", {"type": "string"}),
     "values": ("Large values are not cut.", {"type": "string", "enum": ["whole"]}),
@@ -83,6 +99,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "content": REFUSED,
     }
     operation: dict[str, Any] = {
+        "x-codeSamples": [{"lang": "Shell", "source": sample(route)}],
         "operationId": route.name.replace(" ", "_"),
         "summary": route.help,
         "tags": [route.path.split("/")[1]],
@@ -102,15 +119,22 @@ def _operation(route: Route) -> dict[str, Any]:
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in route.in_path
+        {"name": name, "in": "path", "required": True, "example": route.named(name), "schema": {"type": "string"}}
+        for name in route.in_path
     ]
     if route.read:
+        examples = dict(parse_qsl(route.example or ""))
         for field in msgspec.structs.fields(route.params):
             if field.encode_name not in route.in_path and not (
                 issubclass(route.params, ListQuery) and field.name == "filters"
             ):
                 schema = _plain(msgspec.json.schema(field.type))
-                found.append({"name": field.encode_name, "in": "query", "required": field.required, "schema": schema})
+                told = {"name": field.encode_name, "in": "query", "required": field.required, "schema": schema}
+                if field.encode_name in examples:
+                    told["example"] = from_text(field.type, [examples.pop(field.encode_name)], field.encode_name)
+                found.append(told)
+        if issubclass(route.params, ListQuery):
+            found.append({**FILTERS, "example": examples or {"status": "stuck"}})
         found += [
             {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
             for name, (text, schema) in OF_READS.items()
@@ -123,14 +147,31 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     return found
 
 
+def sample(route: Route) -> str:
+    """The example of a verb as a command."""
+    path = API + route.path
+    for name in route.in_path:
+        path = path.replace(f"{{{name}}}", quote(route.named(name), safe="/"))
+    path += f"?{quote(route.example, safe='=&:/')}" if route.read and route.example else ""
+    parts = ["curl -H", '"Authorization: Bearer $PERDURE_TOKEN"']
+    if not route.read:
+        parts += ["-X", route.method]
+    if route.method in ("POST", "PUT", "PATCH"):
+        parts += ["-H", "'Content-Type: application/json'", "-d", shlex.quote(json.dumps(route.example or {}))]
+    return " ".join([*parts, f'"$PERDURE_SERVER{path}"'])
+
+
 def _body(route: Route) -> dict[str, Any]:
     (reference,), components = msgspec.json.schema_components(
         [route.params], ref_template="#/components/schemas/{name}"
     )
     own: dict[str, Any] = _plain(components[reference["$ref"].rpartition("/")[2]])
     properties = {name: each for name, each in own.get("properties", {}).items() if name not in route.in_path}
-    required = [name for name in own.get("required", []) if name not in route.in_path]
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    also = ALSO.get(route.params, {})
+    properties |= {name: properties[own] for name, own in also.items()}
+    required = [name for name in own.get("required", []) if name not in (*route.in_path, *also.values())]
+    body = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {**body, "oneOf": [{"required": [each]} for pair in also.items() for each in pair]} if also else body
 
 
 def _plain(schema: Any) -> Any:

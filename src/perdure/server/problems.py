@@ -52,7 +52,7 @@ OWN: Final = {
     "still-working": "The server still makes what an earlier request asked for. Try again after `Retry-After` seconds.",
     "unknown-proposal": "There is no proposal of that number. `GET …/world/proposals` lists them.",
     "four-eyes": "A proposal is approved by another person than its proposer.",
-    "node-denied": "The graph refuses the node. The detail names the rule.",
+    "denied": "The graph refuses the node at the `stage` that the problem has. The detail names the rule.",
     "patch-refused": "The playbook refuses the patch of ctx. The detail says why; nothing was changed.",
     "url-too-long": "The URL is longer than the limit. Filters can be sent as a bookmark.",
     "wrong-media-type": "A body is `application/json`; a definition may be YAML.",
@@ -75,6 +75,7 @@ _ROWS: Final[tuple[tuple[str, str, int], ...]] = (
     ("UnknownTask", "not-found", 404),
     ("UnknownVersion", "unknown-version", 404),
     ("UnknownWorkflow", "unknown-workflow", 404),
+    ("UnknownEntry", "unknown-entry", 404),
     ("UnknownLocation", "unknown-location", 404),
     ("UnknownSnapshot", "unknown-snapshot", 404),
     ("UnknownEvent", "unknown-event", 404),
@@ -84,6 +85,7 @@ _ROWS: Final[tuple[tuple[str, str, int], ...]] = (
     ("DefinitionConflict", "definition-conflict", 409),
     ("WorkflowUnavailable", "workflow-unavailable", 503),
     ("AmbiguousReference", "ambiguous-reference", 409),
+    ("TwoWorkflows", "two-workflows", 409),
     ("UnclearRequest", "bad-request", 422),
     ("BadFilter", "bad-filter", 422),
     ("TooBroad", "too-broad", 409),
@@ -135,7 +137,7 @@ def problem_of(error: Exception) -> HttpProblem | None:
         return None
     for kind, code, status in TABLE:
         if isinstance(error, kind):
-            more: dict[str, Any] = {
+            more: dict[str, Any] = {"error": type(error).__name__} | {
                 name: text for name in SAID if isinstance(text := getattr(error, name, None), str) and text
             }
             if rows := rows_of(error):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import types
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -14,10 +15,19 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from perdure.verbs.act import by_own_names
+
 from .limits import DEPTH_MAX, VALUES_MAX
 from .problems import HttpProblem
 
 DIGITS_MAX: Final = 1000
+TOO_DEEP: Final = f"is nested deeper than {DEPTH_MAX}"
+PLACED_MAX: Final = 256 * 1024
+"""Characters of a body that are searched for what is wrong, token by token."""
+
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\]:,"]+')
+_NAMED: Final = re.compile(r"\s*:")
+
 JSON: Final = "application/json"
 YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml")
 
@@ -34,15 +44,14 @@ def read_json(body: bytes) -> Any:
             parse_int=_integer,
         )
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise HttpProblem(400, "malformed", f"the body is not JSON: {error.msg} at {place}", where=place) from None
+        raise _malformed(f"is not JSON: {error.msg}", text, error.pos) from None
     except _NotStrict as error:
-        raise HttpProblem(400, "malformed", f"the body is not strict JSON: {error}") from None
+        raise _malformed(f"is not strict JSON: {error}", text, _offence(text)) from None
     except RecursionError:
-        raise HttpProblem(400, "malformed", f"the body is nested deeper than {DEPTH_MAX}") from None
-    _check_depth(value)
-    if "\\ud" in text.lower():
-        _refuse_surrogates(value)
+        raise _malformed(TOO_DEEP, text, _offence(text)) from None
+    _check_size(value, text)
+    if "\\ud" in text.lower() and not _is_text(value):
+        raise _malformed("has a text with a lone surrogate", text, _offence(text))
     return value
 
 
@@ -50,15 +59,52 @@ def read_text(body: bytes) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError as error:
-        raise HttpProblem(400, "malformed", f"the body is not UTF-8 at byte {error.start}") from None
+        before = body[: error.start].decode()
+        raise _malformed(f"is not UTF-8 at byte {error.start}", before, len(before)) from None
 
 
-def _refuse_surrogates(value: Any) -> None:
+def _malformed(what: str, text: str, at: int | None) -> HttpProblem:
+    """`at` is the character that is wrong; the problem has its line and column."""
+    if at is None:
+        return HttpProblem(400, "malformed", f"the body {what}")
+    where = f"{text.count(chr(10), 0, at) + 1}:{at - text.rfind(chr(10), 0, at)}"
+    return HttpProblem(400, "malformed", f"the body {what}, at {where}", where=where)
+
+
+def _is_text(value: Any) -> bool:
     """A lone surrogate is no text: it could neither be recorded nor be told."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise HttpProblem(400, "malformed", "the body has a text with a lone surrogate") from None
+        return False
+    return True
+
+
+def _offence(text: str) -> int | None:
+    """Where JSON is not strict: the parser does not tell. None: not in the first part of a large body."""
+    inside: list[set[str] | None] = []  # the names of each object around; None of a list
+    for token in _TOKEN.finditer(text, 0, PLACED_MAX):
+        said = token[0]
+        if said in "{[":
+            inside.append(set() if said == "{" else None)
+            if len(inside) > DEPTH_MAX:
+                return token.start()
+        elif said in "}]":
+            inside.pop()
+        elif said[0] == '"':
+            value = json.loads(said)
+            if not _is_text(value):
+                return token.start()
+            if inside and (names := inside[-1]) is not None and _NAMED.match(text, token.end()):
+                if value in names:
+                    return token.start()
+                names.add(value)
+        else:
+            try:
+                json.loads(said, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer)
+            except _NotStrict:
+                return token.start()
+    return None
 
 
 class _NotStrict(ValueError):
@@ -91,7 +137,7 @@ def _finite(text: str) -> float:
     return value
 
 
-def _check_depth(value: Any) -> None:
+def _check_size(value: Any, text: str) -> None:
     level, depth, count = [value], 0, 1
     while level:
         depth += 1
@@ -99,7 +145,7 @@ def _check_depth(value: Any) -> None:
         if count > VALUES_MAX:
             raise HttpProblem(413, "too-large", f"the body has more than {VALUES_MAX:,} values")
         if depth > DEPTH_MAX:
-            raise HttpProblem(400, "malformed", f"the body is nested deeper than {DEPTH_MAX}")
+            raise _malformed(TOO_DEEP, text, _offence(text))
         below: list[Any] = []
         for each in level:
             if isinstance(each, dict):
@@ -133,11 +179,10 @@ def fields_of(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo
 
 
 def to_struct(kind: type[msgspec.Struct], given: Mapping[str, Any]) -> Any:
-    """The parameters of a verb. Names that it does not have are refused."""
+    """The parameters of a verb. Names that it does not have are refused, within its objects as well."""
     fields = fields_of(kind)
-    for name in given:
-        if name not in fields:
-            raise HttpProblem(422, "bad-request", unknown("field", name, fields), where=f"/{name:.200}")
+    given = by_own_names(kind, given)
+    _refuse_unknown(kind, given, "")
     try:
         return msgspec.convert(given, kind, strict=True)
     except msgspec.ValidationError as error:
@@ -149,6 +194,23 @@ def to_struct(kind: type[msgspec.Struct], given: Mapping[str, Any]) -> Any:
         raise HttpProblem(
             422, "bad-request", text, where=pointer or "/", errors=[{"pointer": pointer, "detail": text}]
         ) from None
+
+
+def _refuse_unknown(kind: Any, given: Any, where: str) -> None:
+    """Names that no object of this type has: what was misspelled would be left at its default."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        for option in parts:
+            _refuse_unknown(option, given, where)
+    elif origin in (list, tuple) and isinstance(given, list):
+        for number, each in enumerate(given):
+            _refuse_unknown(parts[0], each, f"{where}/{number}")
+    elif isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(given, Mapping):
+        fields = fields_of(kind)
+        for name, value in given.items():
+            if name not in fields:
+                raise HttpProblem(422, "bad-request", unknown("field", name, fields), where=f"{where}/{name:.200}")
+            _refuse_unknown(fields[name].type, value, f"{where}/{name}")
 
 
 def choices_of(kind: Any) -> list[str]:

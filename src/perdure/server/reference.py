@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from perdure.verbs.act import ALSO
 from perdure.views.where import FIELDS
 
 from .problems import OWN, TABLE
@@ -57,8 +58,9 @@ def page() -> str:
 
 
 def _part(route: Route) -> str:
+    also = {own: f" or `{name}`" for name, own in ALSO.get(route.params, {}).items()}
     fields = [
-        f"`{field.encode_name}`{'' if field.required else ', optional'}"
+        f"`{field.encode_name}`{also.get(field.name, '')}{'' if field.required else ', optional'}"
         for field in msgspec.structs.fields(route.params)
         if field.encode_name not in route.in_path
     ]

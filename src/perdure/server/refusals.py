@@ -33,7 +33,8 @@ REFUSALS: Final[dict[str, tuple[str, ...]]] = {
     "count": _FILTER,
     "groups": _FILTER,
     "list export": _FILTER,
-    "diff": ("not-found", "bad-request"),
+    "diff": ("not-found", "two-workflows", "bad-request"),
+    "at": ("not-found", "unknown-entry"),
     "result": ("not-found",),
     "read": ("not-found",),
     "send": (*_INSTANCE, "instance-ended", "invalid-input"),
@@ -60,7 +61,7 @@ REFUSALS: Final[dict[str, tuple[str, ...]]] = {
     "version source": ("not-found", "code-not-here"),
     "version drawing": ("not-found", "code-not-here"),
     "workflow schema": ("not-found",),
-    "drawing": ("not-found", "code-not-here"),
+    "drawing": ("not-found", "unknown-entry", "code-not-here"),
     "put": ("invalid-definition", "definition-conflict"),
     "activate": ("unknown-workflow", "unknown-version", "selection-changed"),
     "preview": ("not-found", "code-not-here", "invalid-definition", "too-broad", "still-working", "bad-request"),
@@ -68,7 +69,7 @@ REFUSALS: Final[dict[str, tuple[str, ...]]] = {
     "ctx": ("not-found", "code-not-here"),
     "tokens": ("not-found", "code-not-here"),
     "report": ("not-found", "code-not-here"),
-    "submit": (*_INSTANCE, "node-denied", "instance-ended"),
+    "submit": (*_INSTANCE, "denied", "instance-ended"),
     "node cancel": (*_INSTANCE, "unknown-node", "instance-ended"),
     "patch": (*_INSTANCE, "patch-refused", "instance-ended"),
     "cells ls": _FILTER,
@@ -119,6 +120,7 @@ _REPEATS: Final[dict[str, Repeat]] = {
     "access link": "never",
     "check": "read",
     "preview": "read",
+    "simulate": "read",
 }
 
 

@@ -65,7 +65,7 @@ _ANSWERS: Final[dict[str, tuple[tuple[type[Any], ...], Callable[[str, Any], Any]
     "wake": ((Woken,), lambda id, given: act.WakeAnswer(id, given.location or None)),
     "retry": ((Retried, Rewound), lambda id, given: act.RetryAnswer(id)),
     "rewind": ((Rewound,), lambda id, given: act.RewindAnswer(id, given.location)),
-    "settle": ((Settled,), lambda id, given: act.SettleAnswer(id, given.location, given.answer)),
+    "settle": ((Settled,), lambda id, given: act.SettleAnswer(id, given.location, given.outcome)),
     "send": ((Message,), lambda id, given: act.SendAnswer(id, given.name)),
     "tag": (
         (Tagged,),

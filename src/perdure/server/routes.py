@@ -82,6 +82,13 @@ class Route(msgspec.Struct, frozen=True):
     def in_path(self) -> tuple[str, ...]:
         return tuple(re.findall(r"{(\w+)}", self.path))
 
+    def named(self, name: str) -> str:
+        """What a parameter of the path is in examples."""
+        if name == "verb":
+            return "show" if self.read else "cancel"
+        before, _, _ = self.path.partition(f"{{{name}}}")
+        return next(text for ending, text in IN_PATHS.items() if f"{before}{{{name}}}".endswith(ending))
+
 
 DEFINITIONS: Final = frozenset({"check", "put", "preview", "simulate"})
 """Verbs whose body may be the text of a definition itself, as YAML."""
@@ -90,6 +97,37 @@ ON: Final = "/instances/{id}"
 OF: Final = "/instances/{id}/-"
 VERSION: Final = "/workflows/{name}/-/{version}"
 TASK: Final = "/tasks/{task}"
+
+PLAYBOOK: Final = """\
+apiVersion: perdure/v1
+kind: Playbook
+metadata: {name: greet, path: demo/greet}
+workflow:
+  - step: start
+    tool: {kind: noop}
+"""
+"""The definition that examples have."""
+
+IN_PATHS: Final = {
+    "/instances/{id}": "order/o-17",
+    "/cells/{id}": "com.acme/order/o-17",
+    "/bulk/{id}": "7c1d0a55e2b9",
+    "/access/keys/{id}": "d0e42e38abb1",
+    "/workflows/{name}": "order",
+    "/queues/{name}": "images",
+    "/bookmarks/{name}": "stuck orders",
+    "/published/{name}": "charge",
+    "/-/{version}": "1",
+    "/at/{entry}": "2",
+    "/tasks/{task}": "1042",
+    "/nodes/{node}": "check",
+    "/schemas/{dialect}": "process",
+    "/trace/{event}": "e-17",
+    "/receipts/{intent}": "d341ba3b6a5f0c12",
+    "/proposals/{number}": "1",
+    "/grants/{actor}": "ann",
+}
+"""What paths name, as examples have it. The ending of the path before a parameter tells which."""
 
 ROUTES: Final[tuple[Route, ...]] = (
     Route("start", "POST", "/instances", "operator", "Start an instance, or up to 500.", acting.StartBody,
@@ -142,11 +180,11 @@ ROUTES: Final[tuple[Route, ...]] = (
           act.RetryAnswer, acting.acting(act.retry), {}),
     Route("settle", "POST", f"{OF}/settle", "operator", "Answer for a step whose outcome is unknown.",
           act.SettleParams, act.SettleAnswer, acting.acting(act.settle),
-          {"location": "charge", "as": "ok", "value": "c-123"}, values=True),
+          {"location": "charge", "value": "c-123", "reason": "the bank says so"}, values=True),
     Route("rewind", "POST", f"{OF}/rewind", "operator", "Let an instance go back.", act.RewindParams,
-          act.RewindAnswer, acting.acting(act.rewind), {"location": "charge"}),
+          act.RewindAnswer, acting.acting(act.rewind), {"to": "charge"}),
     Route("fork", "POST", f"{OF}/fork", "operator", "Go on from an instance's past in another one.", act.ForkParams,
-          act.ForkAnswer, acting.fork, {"location": "ship", "edit": {"price": 4200}}, values=True),
+          act.ForkAnswer, acting.fork, {"at": "ship", "edit": {"price": 4200}}, values=True),
     Route("tag", "PATCH", f"{OF}/tags", "operator", "Change tags of an instance.", acting.TagsParams,
           acting.TagsAnswer, acting.tag, {"tags": {"customer": "c-7"}}),
     Route("bulk start", "POST", "/bulk", "operator", "Do one thing to all instances of a selection.",
@@ -184,16 +222,16 @@ ROUTES: Final[tuple[Route, ...]] = (
           instances.Nothing, definitions.FunctionList, definitions.functions),
     Route("check", "POST", "/workflows/check", "author", "Check a definition; nothing is kept.",
           definitions.DefinitionText, definitions.CheckedDefinition, definitions.check,
-          {"text": "apiVersion: perdure/v1"}, values=True),
+          {"text": PLAYBOOK}, values=True),
     Route("put", "POST", "/workflows", "author", "Keep a definition, and run it.", definitions.DefinitionParams,
-          definitions.KeptDefinition, definitions.put, {"text": "apiVersion: perdure/v1"}, values=True),
+          definitions.KeptDefinition, definitions.put, {"text": PLAYBOOK}, values=True),
     Route("activate", "POST", "/workflows/{name}/-/activate", "author", "Choose the version of new instances.",
           definitions.ActivateParams, definitions.ActivatedDefinition, definitions.activate, {"version": "1.1.0"}),
     Route("preview", "POST", "/workflows/{name}/-/preview", "author", "Replay live instances on another version.",
           definitions.PreviewParams, Preview, definitions.preview, {"version": "1.1.0"}, values=True),
     Route("simulate", "POST", "/playbooks/simulate", "author", "Run a definition on stubs, in virtual time.",
           definitions.SimulateParams, definitions.SimulatedDefinition, definitions.simulate,
-          {"text": "apiVersion: perdure/v1", "runs": 20}, values=True),
+          {"text": PLAYBOOK, "runs": 20}, values=True),
     Route("ctx", "GET", f"{OF}/ctx", "viewer", "Show ctx of a playbook's instance.", instances.Id, parts.CtxAnswer,
           parts.ctx),
     Route("tokens", "GET", f"{OF}/tokens", "viewer", "Show where a playbook's instance stands.", instances.Id,
@@ -212,7 +250,7 @@ ROUTES: Final[tuple[Route, ...]] = (
           journal.StateAnswer, journal.state, "at=120"),
     Route("cells tail", "GET", "/cells/{id}/-/tail", "viewer", "Tell the last entries of a cell.", journal.TailQuery,
           journal.TailAnswer, journal.tail, "lines=20"),
-    Route("trace", "GET", "/trace/{event}", "admin", "Tell what an event from outside led to.", TraceParams,
+    Route("trace", "GET", "/trace/{event}", "viewer", "Tell what an event from outside led to.", TraceParams,
           TraceAnswer, looks.traced),
     Route("queue ls", "GET", "/queues", "viewer", "List queues with their open jobs.", instances.Nothing,
           queues.QueueList, queues.queues),
@@ -263,7 +301,8 @@ ROUTES: Final[tuple[Route, ...]] = (
           "Run a proposal on a copy of the world.", world.ShadowParams, world.ShownProposal, world.shadow,
           {"mode": "migrate"}, values=True),
     Route("manifest propose", "POST", "/world/proposals", "author", "Propose another manifest.",
-          world.ProposeParams, world.ShownProposal, world.propose, values=True),
+          world.ProposeParams, world.ShownProposal, world.propose,
+          {"manifest": {"schemas": {}, "effects": {}, "cells": {}, "routing": []}}, values=True),
     Route("manifest approve", "POST", "/world/proposals/{number}/-/approve", "admin", "Approve a proposal.",
           world.ProposalNumber, world.ShownProposal, world.approve, {}),
     Route("manifest reject", "POST", "/world/proposals/{number}/-/reject", "admin", "Reject a proposal.",
@@ -279,7 +318,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("snapshot gc", "POST", "/world/snapshots/gc", "admin", "Free what no retained snapshot needs.",
           world.CollectParams, Collected, world.collect, {"keep": 3, "dry_run": True}),
     Route("fleet", "GET", "/fleet", "viewer", "Tell what runs.", instances.Nothing, fleet.FleetAnswer, fleet.fleet),
-    Route("doctor", "GET", "/doctor", "admin", "Check the whole database.", instances.Nothing, journal.DoctorAnswer,
+    Route("doctor", "GET", "/doctor", "viewer", "Check the whole database.", instances.Nothing, journal.DoctorAnswer,
           journal.doctor),
     Route("journal", "GET", "/journal", "viewer", "Tell the entries of a shard, of all that you see.",
           journal.JournalQuery, journal.JournalAnswer, journal.journal, "shard=0&after=120"),
@@ -309,6 +348,8 @@ ROUTES: Final[tuple[Route, ...]] = (
           access.grants),
     Route("grant", "PUT", "/access/grants/{actor}", "admin", "Say what an actor may do.", access.GrantParams,
           access.GrantList, access.put_grants, {"grants": [{"role": "viewer", "workflows": ["*"]}]}),
+    Route("grant by name", "PUT", "/access/grants", "admin", "Say what an actor may do.", access.GrantParams,
+          access.GrantList, access.put_grants, {"actor": "ann", "grants": [{"role": "viewer", "workflows": ["*"]}]}),
     Route("access link", "POST", "/access/link", "admin", "Make a login link that works once.", access.LinkParams,
           access.MadeLink, access.link, {}),
     Route("audit", "GET", "/audit", "admin", "List who changed access, and who was refused.", instances.Nothing,

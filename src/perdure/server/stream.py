@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple
 
@@ -37,6 +38,7 @@ EARLY_SECONDS: Final = 0.01
 
 WAITING_MAX: Final = 256
 KINDS: Final = ("instance", "list", "tasks", "fleet", "bulk", "frames")
+_NEXT: Final = re.compile(f",(?={'|'.join(KINDS)})")
 MOVING: Final = frozenset({"status", "waits_for", "error_type", "error_at", "queue", "changed", "ended"})
 """Fields by which an instance enters or leaves a list while it lives."""
 
@@ -63,8 +65,9 @@ class Channel(NamedTuple):
 
 
 def read_channels(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """A filter may have commas: the next channel begins with a word of its own."""
     found = []
-    for text in texts:
+    for text in [each for several in texts for each in _NEXT.split(several)]:
         kind, _, argument = text.partition(":")
         if (
             kind not in KINDS
@@ -266,7 +269,8 @@ async def resolved(client: Client, login: Login, wanted: list[tuple[str, str]], 
         elif kind == "bulk":
             found.append(Channel(kind, argument, (await own_bulk(client, login, argument)).id))
         elif kind == "list":
-            found.append(Channel(kind, argument, where=await resolved_terms(client.queries, parse(argument))))
+            where = await resolved_terms(client.queries, parse(argument), lambda workflow: sees(login, workflow))
+            found.append(Channel(kind, argument, where=where))
         else:
             found.append(Channel(kind, argument))
     return found

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from perdure.errors import InstanceEnded
+from perdure.errors import InstanceEnded, UnclearRequest
+from perdure.kernel.asked import Asked
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.status import TERMINAL, Status
 from perdure.runtime.arguments import TagInput, tag_from_json
+from perdure.runtime.asking import asking
 from perdure.runtime.bulk import handle_of
 from perdure.runtime.client import Client, Reuse
 from perdure.runtime.handle import Handle
 from perdure.views.find import find, find_started
 
 from .plans import Planned, by_plan, dry_run
+
+REASON_MAX: Final = 500
+"""Characters of a reason that are recorded."""
 
 
 class StartParams(msgspec.Struct, frozen=True):
@@ -203,14 +209,20 @@ async def fork(client: Client, given: ForkParams) -> ForkAnswer:
 
 
 class SettleParams(msgspec.Struct, frozen=True, rename={"answer": "as"}):
-    """`value` is the result of the step after ok, and a text after error."""
+    """The `value` of the step, or an `error`; `as` says which of them a value is. `reason` is for the journal."""
 
     id: str
     location: str
-    answer: Literal["ok", "error"]
+    answer: Literal["ok", "error"] | None = None
     value: Any = None
+    error: str | None = None
+    reason: str = ""
     dry_run: bool = False
     plan: str = ""
+
+    @property
+    def outcome(self) -> Literal["ok", "error"]:
+        return "ok" if self.answer in (None, "ok") and self.error is None else "error"
 
 
 class SettleAnswer(Planned, frozen=True, rename={"answer": "as"}):
@@ -220,17 +232,38 @@ class SettleAnswer(Planned, frozen=True, rename={"answer": "as"}):
 
 
 async def settle(client: Client, given: SettleParams) -> SettleAnswer:
+    if given.error is not None and (given.answer == "ok" or given.value is not None):
+        raise UnclearRequest("settle takes the value of a step, or its error, not both")
     address, head = await find_started(client, given.id)
+    given = msgspec.structs.replace(given, answer=given.outcome)
+    answer = SettleAnswer(str(address), given.location, given.outcome)
     if given.dry_run:
-        planned = await dry_run(client, "settle", head, given)
-        return SettleAnswer(str(address), given.location, given.answer, **planned)
+        return msgspec.structs.replace(answer, **await dry_run(client, "settle", head, given))
     client = await by_plan(client, "settle", head, given)
-    handle = _pinned(client, given.id, head)
-    if given.answer == "ok":
+    handle = _pinned(asking(client, Asked(reason=given.reason[:REASON_MAX])), given.id, head)
+    if given.outcome == "ok":
         await handle.settle(given.location, given.value)
     else:
-        await handle.settle(given.location, error=given.value or "a person says that it failed")
-    return SettleAnswer(handle.id, given.location, given.answer)
+        await handle.settle(given.location, error=given.error or given.value or "a person says that it failed")
+    return answer
+
+
+ALSO: Final[dict[type[msgspec.Struct], dict[str, str]]] = {
+    RewindParams: {"to": "location"},
+    ForkParams: {"at": "location"},
+}
+"""Names that parameters have besides their own."""
+
+
+def by_own_names(kind: type[msgspec.Struct], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given, each parameter by its own name."""
+    also, found = ALSO.get(kind, {}), dict[str, Any]()
+    for name, value in given.items():
+        own = also.get(name, name)
+        if own in found:
+            raise UnclearRequest(f"{own} is given twice: {' and '.join(also)} means the same")
+        found[own] = value
+    return found
 
 
 class TagParams(msgspec.Struct, frozen=True):

@@ -154,10 +154,11 @@ def _checked(given: BulkParams) -> dict[str, Any]:
         raise CallerError("a selection is a filter (q) that says which instances, or a list of ids")
     kind = PARAMS[given.verb]
     known = {field.encode_name for field in msgspec.structs.fields(kind)} - FACE
-    for name in given.params.keys() - known:
+    params = act.by_own_names(kind, given.params)
+    for name in params.keys() - known:
         raise CallerError(f"{given.verb} has no parameter {name!r} (it has: {', '.join(sorted(known)) or 'none'})")
     try:
-        return params_of(msgspec.convert({**given.params, "id": "any"}, kind))
+        return params_of(msgspec.convert({**params, "id": "any"}, kind))
     except msgspec.ValidationError as error:
         raise CallerError(f"the parameters of {given.verb}: {error}") from None
 

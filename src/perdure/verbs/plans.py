@@ -60,7 +60,8 @@ def params_of(given: Any) -> dict[str, Any]:
 
 
 def plan_of(verb: str, params: dict[str, Any], seen: Any) -> str:
-    said = msgspec.json.encode([verb, params, seen], order="deterministic")
+    does = {name: value for name, value in params.items() if name != "reason"}
+    said = msgspec.json.encode([verb, does, seen], order="deterministic")
     return f"{seen}-{hashlib.blake2b(said, digest_size=8).hexdigest()}"
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from perdure.errors import UnclearRequest
+from perdure.errors import TwoWorkflows
 from perdure.kernel.batch import HeadRow
 from perdure.ports.seen import Reason, Summary
 from perdure.ports.store import ListOrder, change_of, place_of
@@ -167,7 +167,7 @@ async def diff(client: Client, given: DiffParams) -> DiffAnswer:
     one, other = await _story(client, given.a), await _story(client, given.b)
     if one.state.address.workflow != other.state.address.workflow:
         text = f"{one.name} and {other.name} are instances of two workflows: they have no place in common"
-        raise UnclearRequest(text)
+        raise TwoWorkflows(text)
     _, words = await words_for(client.queries, one.state.address.workflow, one.state.made)
     pairs = await aside(one.state.version + other.state.version, lambda: [*differences(one, other, words)])
     found = [each.shown() for each in pairs]

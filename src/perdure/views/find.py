@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import re
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from perdure.errors import UnclearRequest, UnknownInstance
@@ -14,6 +16,9 @@ from perdure.runtime.client import Client
 
 NUMBER: Final = re.compile(r"@([0-9]{1,19})\Z")
 READINGS_MAX: Final = 8
+RECENT: Final = 500
+"""Instances among which the one that was perhaps meant is looked for."""
+
 ID_MAX: Final = 4096 + 1 + 512
 """Characters of the longest name of a workflow, a slash, and the longest key."""
 
@@ -47,7 +52,7 @@ async def find(client: Client, text: str) -> Found:
     for address in [*await readings(queries, text), *keys]:
         if await queries.undelivered(address):
             return Found(address, None)
-    raise UnknownInstance(await _unknown(queries, text))
+    raise await no_instance(queries, text)
 
 
 async def find_started(client: Client, text: str) -> tuple[Address, HeadRow]:
@@ -78,16 +83,14 @@ async def readings(queries: Queries, text: str) -> list[Address]:
     return [*(Address(text[:n], text[n + 1 :]) for n in cuts), Address(text, "")]
 
 
-async def _unknown(queries: Queries, text: str) -> str:
-    recent = await queries.heads(Filter(limit=500))
+async def no_instance(queries: Queries, text: str, sees: Callable[[str], bool] = bool) -> UnknownInstance:
+    """The refusal of an ID, with what was perhaps meant among the instances that the asker sees."""
+    recent = await queries.heads(Filter(limit=RECENT))
     text = text if len(text) <= 80 else f"{text[:80]}…"
-    by_text = {head.key: f"{head.workflow}/{head.key}" for head in recent}
+    by_text = {head.key: f"{head.workflow}/{head.key}" for head in recent if sees(head.workflow)}
     by_text |= {name: name for name in by_text.values()}
-    near = difflib.get_close_matches(text, by_text, n=1)
+    near = await asyncio.to_thread(difflib.get_close_matches, text, by_text, n=1)
     if near:
-        return f"there is no instance {text}; did you mean {by_text[near[0]]}?"
-    return (
-        f"there is no instance {text}; `perdure ls` lists what exists"
-        if recent
-        else f"there is no instance {text}, nor any other"
-    )
+        return UnknownInstance(f"there is no instance {text}; did you mean {by_text[near[0]]}?")
+    known = "; `perdure ls` lists what exists" if recent else ", nor any other"
+    return UnknownInstance(f"there is no instance {text}{known}")

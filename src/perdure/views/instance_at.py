@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from perdure.codec import decode
-from perdure.errors import UnknownLocation
+from perdure.errors import UnknownEntry
 from perdure.kernel.apply import Changed
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.entry import Entry
@@ -154,7 +154,7 @@ def instance_at(  # noqa: PLR0917
     place = bisect_right(lines, entry, key=lambda line: line.number)
     if not lines or entry > lines[-1].number or not place:
         has = f"its entries are {lines[0].number} to {lines[-1].number}" if lines else "nothing is kept of it"
-        raise UnknownLocation(f"{name} has no entry {entry}: {has}")
+        raise UnknownEntry(f"{name} has no entry {entry}: {has}")
     line = lines[place - 1]
     return PastInstance(
         entry,

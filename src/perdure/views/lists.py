@@ -23,7 +23,8 @@ from perdure.kernel.status import Status
 from perdure.kernel.workflows import OWN
 from perdure.ports.store import CHANGE_ORDERED, Filter, ListPlace, Queries, change_of, place_of
 
-from .where import BRANCHES_MAX, DIALECT, Term, Where, filters, fits, with_statuses, with_workflows
+from .find import readings
+from .where import BRANCHES_MAX, DIALECT, FAMILY, NUMBERED, Term, Where, filters, fits, with_statuses, with_workflows
 
 SECONDS_MAX: Final = 0.25
 LOOKED_MAX: Final = 100_000
@@ -57,22 +58,39 @@ def without_built_in(where: Where, sees: Visible) -> Visible:
 
 
 class InstancePage(msgspec.Struct, frozen=True):
-    """`next`: the place to go on from. `partial`: the budget was spent before the page was full."""
+    """`next`: the place to go on from. `partial`: the budget was spent before the page was full.
+
+    `looked`: how many heads were read; `seen`: how many of those that the reader may see were judged.
+    """
 
     heads: list[HeadRow]
     next: ListPlace | None
     looked: int
     partial: bool
+    seen: int
 
 
-async def resolved(queries: Queries, where: Where) -> Where:
-    """Terms that heads can be judged by: dialects are the workflows that engines registered of them. What an index can
-    answer is said as well."""
+async def resolved(queries: Queries, where: Where, visible: Visible) -> Where:
+    """Terms that heads can be judged by: dialects are the workflows that engines registered of them, names of instances
+    are numbers. What an index can answer is said as well."""
     where = with_statuses(where)
+    where = tuple([await _numbered(queries, term, visible) if term.field in FAMILY else term for term in where])
     if not any(term.field == DIALECT for term in where):
         return where
     rows = [row for row in await queries.workflows() if not row.name.startswith(OWN)]
     return with_workflows(where, {row.name: decode_policy(row.policy).noun for row in rows})
+
+
+async def _numbered(queries: Queries, term: Term, visible: Visible) -> Term:
+    """The last generation of each name; an instance that the reader does not see has no children."""
+    values: list[str] = []
+    for value in term.values:
+        if number := NUMBERED.match(value):
+            values.append(number[1])
+            continue
+        heads = [await queries.head(each) for each in await readings(queries, value) if visible(each.workflow)]
+        values += [str(head.id) for head in heads if head is not None]
+    return term._replace(values=tuple(values))
 
 
 async def page(
@@ -89,23 +107,26 @@ async def page(
 
     `by_change`: in the order of the last changes; for the statuses that have it.
     """
-    where = await resolved(queries, where)
+    where = await resolved(queries, where, visible)
     place = _ordered(where) if by_change else place_of
     found: dict[int, HeadRow] = {}  # one that changes meanwhile may be in two lists
-    began, looked, size, narrowed = time.monotonic(), 0, limit + SPARE, False
+    began, looked, seen, size, narrowed = time.monotonic(), 0, 0, limit + SPARE, False
     lists = [_List(filter, before) for filter in filters(where, limit, by_change)]
     while True:
         heads, before = await _read_on(queries, lists, size, oldest, place)
         looked += len(heads)
         for head in heads:
-            if visible(head.workflow) and fits(where, head) and head.id not in found:
+            if not visible(head.workflow):
+                continue
+            seen += 1
+            if fits(where, head) and head.id not in found:
                 if len(found) == limit:
-                    return InstancePage([*found.values()], place([*found.values()][-1]), looked, False)
+                    return InstancePage([*found.values()], place([*found.values()][-1]), looked, False, seen)
                 found[head.id] = head
         if before is None:
-            return InstancePage([*found.values()], None, looked, False)
+            return InstancePage([*found.values()], None, looked, False, seen)
         if looked >= LOOKED_MAX or time.monotonic() - began > SECONDS_MAX:
-            return InstancePage([*found.values()], before, looked, True)
+            return InstancePage([*found.values()], before, looked, True, seen)
         if not narrowed and FEW * len(found) < looked:
             where, narrowed = await _narrowed(queries, where, visible), True
             lists = [_List(filter, before) for filter in filters(where, limit, by_change)]
@@ -162,7 +183,8 @@ def _ordered(where: Where) -> Placed:
     """The order of the last changes, if the terms leave no status that does not have it."""
     named = [term for term in where if term.field == "status" and term.plain]
     if not any(set(term.values) <= set(CHANGE_ORDERED) for term in named):
-        raise BadFilter(f"the order -changed is that of one status, or several, of {', '.join(CHANGE_ORDERED)}")
+        text = f"the order -changed is that of one status, or several, of {', '.join(CHANGE_ORDERED)}"
+        raise BadFilter(text, "/order")
     return change_of
 
 
@@ -189,7 +211,7 @@ class Count(msgspec.Struct, frozen=True):
 
 async def count(queries: Queries, where: Where, visible: Visible) -> Count:
     """From the counters where they know enough; else by reading, up to `COUNT_MAX` or the end of a page's budget."""
-    where = await resolved(queries, where)
+    where = await resolved(queries, where, visible)
     if all(term.field in COUNTED for term in where):
         total = 0
         for (workflow, version, status), number in (await queries.counts()).items():

@@ -2,7 +2,8 @@
 
 A word is a field, `:` `<` or `>`, and a value; `-` before it says not. Words of one field with `:` mean "one of these";
 all else must hold at once. A word without a field is the beginning of a key. `filters` are what an index can answer;
-`fits` judges a head by all words. Both are pure. A dialect is first replaced by the names of its workflows.
+`fits` judges a head by all words. Both are pure. A dialect is first replaced by the names of its workflows, and the
+name of a parent by its number.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ FIELDS: Final = (
     "error_at",
     "queue",
 )
+FAMILY: Final = ("parent", "root")
+NUMBERED: Final = re.compile(r"@?([0-9]{1,19})\Z")
 TIMES: Final = frozenset({"started", "changed", "ended"})
 TAG: Final = "tag."
 DIALECT: Final = "dialect"
@@ -88,7 +91,16 @@ def parse(text: str) -> Where:
         words = shlex.split(text, posix=True)
     except ValueError as error:
         raise BadFilter(f"the filter {text!r:.80} has an open quote: {error}") from None
-    return joined([_term(word) for word in words])
+    terms, at = [], 0
+    for word in words:
+        begin = re.split("[:<>]", word, maxsplit=1)[0]  # what follows may be quoted in the text
+        at = max(at, text.find(begin, at))
+        try:
+            terms.append(_term(word))
+        except BadFilter as error:
+            raise BadFilter(str(error), f"character {at + 1}") from None
+        at += len(begin)
+    return joined(terms)
 
 
 def from_pairs(pairs: Mapping[str, Iterable[str]]) -> Where:
@@ -106,7 +118,10 @@ def from_pairs(pairs: Mapping[str, Iterable[str]]) -> Where:
         for value in values:
             signed = op == ":" and field in TIMES and value[:1] in ("<", ">")  # started=>2026-11-01
             sign, bound = (value[0], value[1:]) if signed else (op, value)
-            terms.append(_checked(Term(field, sign, (bound,), negated)))  # type: ignore[arg-type]
+            try:
+                terms.append(_checked(Term(field, sign, (bound,), negated)))  # type: ignore[arg-type]
+            except BadFilter as error:
+                raise BadFilter(str(error), f"/{name:.200}") from None
     return joined(terms)
 
 
@@ -157,8 +172,8 @@ def _checked(term: Term) -> Term:
         raise BadFilter(f"{field} is compared with `:`; `<` and `>` are for times and tags")
     if field == "status" and not any(fnmatchcase(status, value) for status in Status):
         raise BadFilter(f"no status is {value!r:.80} (there are: {', '.join(Status)})")
-    if field in ("parent", "root") and not (value.isascii() and value.isdigit() and len(value) < 20):
-        raise BadFilter(f"{field} is the number of an instance, found {value!r:.80}")
+    if field in FAMILY and "/" not in value and not NUMBERED.match(value):
+        raise BadFilter(f"{field} is the name or the number of an instance, found {value!r:.80}")
     if not value and not field.startswith(TAG):
         raise BadFilter(f"{field} has no value")
     return term
@@ -225,7 +240,7 @@ def filters(where: Where, limit: int, by_change: bool = False) -> list[Filter]:
 
 
 def _indexed_values(term: Term) -> list[Any]:
-    if term.field in ("parent", "root"):
+    if term.field in FAMILY:
         return [int(value) for value in dict.fromkeys(term.values)]
     if term.field.startswith(TAG):
         return [*dict.fromkeys(reading for value in term.values for reading in readings(value))]

@@ -266,7 +266,7 @@ def settle(id: str, location: str, answer: Literal["ok", "error"], value: str | 
     or - (stdin); after error it is a text. `perdure retry ID` instead runs the step again.
     """
     result = read_json(value, "VALUE") if value is not None and answer == "ok" else value
-    return SettleParams(id, location, answer, result, dry_run)
+    return SettleParams(id, location, answer, result, dry_run=dry_run)
 
 
 @act(
@@ -281,8 +281,13 @@ def settle(id: str, location: str, answer: Literal["ok", "error"], value: str | 
 def tag(id: str, name: str, value: str | None) -> TagParams:
     """NAME is that of a tag to find it by (`perdure ls --tag`); without VALUE, the tag is removed.
 
-    After `NAME:=`, VALUE is JSON: a number, true or false, or a time as {"$time": "2026-11-01T09:00Z"}.
+    After `NAME:=`, VALUE is JSON: a number, true or false, or a time as {"$time": "2026-11-01T09:00Z"}. Both may be one
+    word, `NAME=VALUE` or `NAME:=JSON`.
     """
+    if "=" in name.removesuffix("="):
+        if value is not None:
+            raise Stopped(f"one tag at a time: NAME VALUE, or NAME=VALUE; found {name!r} and {value!r}")
+        return TagParams(id, *next(iter(read_tags([name], "tag").items())))
     if not value:
-        return TagParams(id, name)
+        return TagParams(id, name.removesuffix("=").removesuffix(":"))
     return TagParams(id, *next(iter(read_tags([f"{name.removesuffix('=')}={value}"], "tag").items())))

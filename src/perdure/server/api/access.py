@@ -129,6 +129,8 @@ def check_names(actor: str, grants: list[Grant], roles: list[str]) -> None:
     """What is kept for years is checked before: an actor and roles as journals take them, patterns of a sane length."""
     Actor(actor, roles)
     patterns = [pattern for grant in grants for pattern in grant.workflows]
+    if any(not grant.workflows for grant in grants):
+        raise UnclearRequest("a grant names workflows by a pattern at least: `*` means all")
     if any(not is_name(pattern) or len(pattern) > PATTERN_MAX for pattern in patterns) or len(patterns) > PATTERNS_MAX:
         text = f"grants have at most {PATTERNS_MAX} patterns of workflows, each of 1 to {PATTERN_MAX} characters"
         raise UnclearRequest(text)

@@ -50,28 +50,30 @@ class StartedAnswer(msgspec.Struct, frozen=True):
 
 
 async def start(calling: Calling, given: StartBody) -> Any:
-    if given.instances is None:
+    if given.instances is None and given.workflow:
         one = act.StartParams(**{name: getattr(given, name) for name in act.StartParams.__struct_fields__})
         answer = await _start(calling, one, "")
         done = await recorded(calling, Address(answer.workflow, answer.key))
         return 201 if done else 202, StartedAnswer(answer.id, answer.workflow, answer.key)
-    if given.workflow or not 1 <= len(given.instances) <= STARTS_MAX:
-        text = f"a start has a workflow, or 1 to {STARTS_MAX} instances; found {len(given.instances)}"
-        raise HttpProblem(422, "bad-request", text, where="/instances")
-    each_one = enumerate(given.instances)
+    several = given.instances or []
+    if given.workflow or not 1 <= len(several) <= STARTS_MAX:
+        text = f"a start has a workflow, or 1 to {STARTS_MAX} instances; found {len(several)}"
+        text += " and a workflow" if given.workflow else ""
+        raise HttpProblem(422, "bad-request", text, where="/instances" if several else "/workflow")
+    each_one = enumerate(several)
     return StartedAnswer(items=await asyncio.gather(*(_started(calling, each, f"\x00{n}") for n, each in each_one)))
 
 
-def check_start(calling: Calling, given: act.StartParams) -> None:
+async def check_start(calling: Calling, given: act.StartParams) -> None:
     """A login starts in its own name: else four eyes would be two."""
-    calling.check(given.workflow, f"workflow {given.workflow[:80]!r}")
+    await calling.check_workflow(given.workflow, "unknown-workflow")
     if given.by not in (None, calling.login.actor.id):
         text = f"{calling.login.actor} starts instances in their own name, found by={given.by!r:.80}"
         raise HttpProblem(403, "forbidden", text, expected=calling.login.actor.id)
 
 
 async def _start(calling: Calling, given: act.StartParams, number: str) -> act.StartAnswer:
-    check_start(calling, given)
+    await check_start(calling, given)
     given = keyed(calling, given, number)
     if given.key and not number:
         calling.made = Address(given.workflow, given.key)

@@ -84,7 +84,7 @@ async def put(calling: Calling, given: DefinitionParams) -> KeptDefinition:
     """The same bytes again write nothing; other bytes under a version that is kept are refused."""
     kind = kind_of_text(given.text)
     found = await asyncio.to_thread(_valid, kind, given.text)
-    calling.check(found.name, f"workflow {found.name[:80]!r}")
+    await calling.check_workflow(found.name)
     version = await kind.kept(calling.client).put(found, activate=given.activate)
     return KeptDefinition(kind.noun, found.name, version)
 
@@ -98,7 +98,7 @@ class PreviewParams(msgspec.Struct, frozen=True):
 
 
 async def preview(calling: Calling, given: PreviewParams) -> Preview:
-    calling.check(given.name, f"workflow {given.name[:80]!r}")
+    await calling.check_workflow(given.name)
     if given.text and given.version:
         raise HttpProblem(422, "bad-request", "a preview is of a version or of a text, not of both", where="/text")
     if not given.text:
@@ -141,7 +141,7 @@ class ActivatedDefinition(KeptDefinition, frozen=True, kw_only=True):
 
 
 async def activate(calling: Calling, given: ActivateParams) -> ActivatedDefinition:
-    calling.check(given.name, f"workflow {given.name[:80]!r}")
+    await calling.check_workflow(given.name)
     client = calling.client
     names = [name for name, _ in await client.processes.list()]
     noun, kept = ("process", client.processes) if given.name in names else ("playbook", client.playbooks)

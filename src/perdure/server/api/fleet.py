@@ -22,7 +22,7 @@ from perdure.verbs.read import ExportParams, ListParams, TraceAnswer, TraceParam
 from perdure.verbs.table import VERBS
 from perdure.views.lists import BUILT_IN
 
-from ..calling import Calling, id_of, needed, unknown
+from ..calling import Calling, id_of, needed
 from ..problems import HttpProblem
 from ..reading import to_struct
 from ..reading import unknown as unknown_name
@@ -129,7 +129,7 @@ class WorkflowDetail(WorkflowItem, frozen=True, kw_only=True):
 async def workflow(calling: Calling, given: WorkflowName) -> WorkflowDetail:
     found = [each for each in await _workflows(calling) if each.name == given.name]
     if not found:
-        raise unknown(f"workflow {given.name[:80]!r}")
+        raise await calling.no_workflow(given.name)
     rows = [row for row in await calling.client.queries.workflows() if row.name == given.name]
     parameters = _parameters(rows[-1].parameters) if rows else None
     item = await _with_oldest(calling, await _registered(calling, found[0]))
@@ -267,8 +267,9 @@ async def verbs(calling: Calling, given: Nothing) -> VerbList:
 
     found = []
     for route in ROUTES:
-        why = _against(calling, route.who, read=route.read)
-        found.append(VerbItem(route.name, route.method, route.path, route.help, route.who, route.read, not why, why))
+        read = route.repeat == "read"
+        why = _against(calling, route.who, read=read)
+        found.append(VerbItem(route.name, route.method, route.path, route.help, route.who, read, not why, why))
     await asyncio.sleep(0)
     return VerbList(found)
 
@@ -305,13 +306,12 @@ async def ask_verb(calling: Calling, given: AskedVerb) -> Any:
     named = {name: await calling.find_named(getattr(params, name)) for name in NAMED if getattr(params, name, None)}
     params = replace(params, **named)
     if isinstance(params, StartParams):
-        check_start(calling, params)
+        await check_start(calling, params)
     elif isinstance(params, ForkParams):
         assert calling.head is not None, "it was just found"
         params = to_fork(calling, params, calling.head)
     elif isinstance(params, TraceParams):
-        if not allowed(calling.login, "admin").yes:
-            raise HttpProblem(403, "forbidden", "a trace goes through all workflows: it needs the role admin")
+        calling.check_all("traces")
         calling.subjects.add("*")
     elif isinstance(params, ExportParams):
         if not calling.shows_values or calling.settings.redact:

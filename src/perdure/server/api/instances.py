@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -45,6 +45,7 @@ from ..readers import FoldedHistory
 
 """What the names of workflows begin with whose instances have verbs of their own."""
 
+ORDERS: Final = get_args(ListOrder)
 WAIT_MAX: Final = 60.0
 CHILDREN_MAX: Final = 200
 
@@ -128,7 +129,7 @@ async def list_page(calling: Calling, given: ListQuery, where: Where) -> Instanc
     first, last = (at_of(heads[0]), at_of(heads[-1])) if heads else (edge, edge)
     previous = cursor(True, found.next if back else first if given.cursor else None)
     next = cursor(False, last if back else found.next)
-    return InstanceList([listed(head) for head in heads], next, previous, found.looked, found.partial, at)
+    return InstanceList([listed(head) for head in heads], next, previous, found.seen, found.partial, at)
 
 
 def _place(calling: Calling, use: bytes, cursor: str) -> tuple[bool, ListPlace | None]:
@@ -421,10 +422,13 @@ class ResultQuery(msgspec.Struct, frozen=True):
 
 
 class ResultAnswer(msgspec.Struct, frozen=True):
+    """`code` is `still-open` where there is no result yet."""
+
     id: str
     status: str
     result: Any = None
     error: Any = None
+    code: Literal["still-open"] | UnsetType = UNSET
 
 
 async def result(calling: Calling, given: ResultQuery) -> Any:
@@ -434,7 +438,7 @@ async def result(calling: Calling, given: ResultQuery) -> Any:
         value = await handle.result(timeout=min(max(given.wait, 0.001), WAIT_MAX))
     except ResultTimeout:
         now = await calling.client.queries.head(head.id)
-        return 202, ResultAnswer(id_of(head), head.status if now is None else now.status)
+        return 202, ResultAnswer(id_of(head), head.status if now is None else now.status, code="still-open")
     except InstanceFailed as error:
         return ResultAnswer(id_of(head), "failed", error=_error(error.error, str(error)))
     except InstanceCancelled as error:

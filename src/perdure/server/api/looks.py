@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from perdure.codec.jsonschema import schema_of
 from perdure.codec.parameters import form_of
-from perdure.errors import PerdureError, UnknownLocation
+from perdure.errors import PerdureError, UnknownEntry
 from perdure.runtime.bulk import handle_of
 from perdure.verbs.read import TraceAnswer, TraceParams, trace
 from perdure.views.find import readings
@@ -21,7 +21,7 @@ from perdure.views.instance_at import PastInstance, instance_at
 from perdure.views.reasons import words_for
 from perdure.views.trace import TraceNode
 
-from ..calling import Calling, id_of, unknown
+from ..calling import Calling, id_of
 from ..problems import HttpProblem
 from .instances import state_by_messages
 
@@ -66,7 +66,7 @@ async def drawing(calling: Calling, given: DrawingQuery) -> Drawing:
     if given.at:
         lines = await calling.cut(head, lambda whole: whole.page(given.at - 1, 0, 1))
         if not lines or lines[0].number != given.at:
-            raise UnknownLocation(f"{id_of(head)} has no entry {given.at}")
+            raise UnknownEntry(f"{id_of(head)} has no entry {given.at}")
         seq = lines[0].seq
     try:
         text = await handle_of(calling.client, head).draw("json", at=seq)
@@ -95,13 +95,13 @@ class SourceAnswer(msgspec.Struct, frozen=True):
 
 
 async def code_of(calling: Calling, name: str, version: str) -> Any:
-    calling.check(name, f"workflow {name[:80]!r}")
+    await calling.check_workflow(name)
     known = {row.name for row in await calling.client.queries.workflows()}
     found = await calling.client.code(name, version)
     if found is None and name not in known:
-        raise unknown(f"workflow {name[:80]!r}")
+        raise await calling.no_workflow(name)
     if found is None:
-        text = f"this server has no code of {name} {version[:80]}: serve the module that has it"
+        text = f"this server has no code of {f'{name} {version[:80]}'.strip()}: serve the module that has it"
         raise HttpProblem(409, "code-not-here", text)
     return found
 
@@ -147,7 +147,7 @@ class FormAnswer(msgspec.Struct, frozen=True):
 
 async def form(calling: Calling, given: VersionQuery) -> FormAnswer:
     """By the parameters that an engine registered, so that the code need not be here; where it is, it tells more."""
-    calling.check(given.name, f"workflow {given.name[:80]!r}")
+    await calling.check_workflow(given.name)
     code = await calling.client.code(given.name, given.version)
     for row in await calling.client.queries.workflows():
         if row.name == given.name and given.version in (row.version, row.version.partition("+")[0]):
@@ -241,6 +241,7 @@ async def compare_versions(calling: Calling, given: TwoVersions) -> VersionDiff:
 
 async def traced(calling: Calling, given: TraceParams) -> TraceAnswer:
     """An event goes through all cells of a world, so that a login sees all of them or nothing."""
+    calling.check_all("traces")
     calling.subjects.add("*")
     return await unsaid(calling, await trace(calling.client, given))
 

@@ -119,7 +119,7 @@ async def submit(calling: Calling, given: SubmitParams) -> SubmitAnswer:
     denied = answer.get("denied")
     if denied is not None:
         text = f"{id_of(head)} denied {denied['subject']} at the stage {denied['stage']}: {denied['reason']}"
-        raise HttpProblem(409, "node-denied", text, found=denied["stage"])
+        raise HttpProblem(409, "denied", text, stage=denied["stage"])
     return SubmitAnswer(id_of(head), answer["names"])
 
 

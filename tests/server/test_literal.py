@@ -1,0 +1,248 @@
+"""What the pages say word for word: names of bodies, codes, places of what is wrong, and what a typo may not do."""
+
+import asyncio
+import json
+import shlex
+
+import pytest
+
+from perdure.access.model import Grant
+from perdure.kernel.asked import Actor
+from perdure.server.openapi import document
+from perdure.server.problems import HttpProblem
+from perdure.server.reading import read_json
+from perdure.server.routes import PLAYBOOK, ROUTES
+from perdure.verbs.act import SettleParams
+from tests.server.site import ADMIN, OPERATOR, VIEWER, run
+
+API = "/api/v1"
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        (b'{"a": 1,}', "1:9"),
+        (b'{"a":\n  NaN}', "2:3"),
+        (b'{"a": {"b": 1},\n "c": {"x": 1, "x": 2}}', "2:16"),
+        (b'{"a": "b\xff"}', "1:9"),
+        (b'["\\ud800"]', "1:2"),
+        (b'{"a": 1e999}', "1:7"),
+        (b"[" * 70 + b"]" * 70, "1:65"),
+        (b'{"a": "\\"NaN {", "b": -Infinity}', "1:23"),
+    ],
+)
+def test_what_is_malformed_has_its_line_and_column(body, where):
+    with pytest.raises(HttpProblem) as refused:
+        read_json(body)
+
+    assert (refused.value.code, refused.value.more["where"]) == ("malformed", where)
+
+
+def test_an_unknown_name_within_an_object_of_a_body_is_refused():
+    """A misspelled `workflows` would grant all of them."""
+
+    async def story(site):
+        admin = await site.login()
+        grant = {"actor": "x", "grants": [{"role": "viewer", "workflws": ["order"]}]}
+        nowhere = {"actor": "x", "grants": [{"role": "viewer", "workflows": []}]}
+        bulk = {"verb": "cancel", "selection": {"q": "workflow:none", "idz": []}}
+        many = {"instances": [{"workflow": "order", "inptu": {}}]}
+        asked = [("/access/keys", grant), ("/access/keys", nowhere), ("/bulk", bulk), ("/instances", many)]
+        return [await admin.post(API + path, json=body) for path, body in asked], await admin.post(f"{API}/instances")
+
+    found, empty = run(story)
+
+    assert [each.status_code for each in found] == [422] * 4
+    assert found[0].json()["where"] == "/grants/0/workflws"
+    assert "did you mean 'workflows'" in found[0].json()["detail"]
+    assert "did you mean 'input'" in found[3].json()["detail"]
+    assert (empty.status_code, empty.json()["code"]) == (422, "bad-request")
+
+
+def test_bodies_have_the_names_of_the_page():
+    async def story(site):
+        client = await site.key(OPERATOR)
+        await (await site.engine.start("order", key="o-1")).until("waiting")
+        on = f"{API}/instances/order/o-1/-"
+        said = {
+            "to": await client.post(f"{on}/rewind", json={"to": "charge", "dry_run": True}),
+            "location": await client.post(f"{on}/rewind", json={"location": "charge", "dry_run": True}),
+            "both": await client.post(f"{on}/rewind", json={"to": "charge", "location": "charge"}),
+            "at": await client.post(f"{on}/fork", json={"at": "charge", "key": "o-2"}),
+            "value": await client.post(f"{on}/settle", json={"location": "charge", "value": 1, "reason": "x"}),
+            "error": await client.post(f"{on}/settle", json={"location": "charge", "error": "no"}),
+            "two": await client.post(f"{on}/settle", json={"location": "charge", "error": "no", "value": 1}),
+            "bulk": await client.post(
+                f"{API}/bulk",
+                json={"verb": "rewind", "selection": {"q": "key:o-1"}, "params": {"to": "charge"}, "dry_run": True},
+            ),
+            "start": await client.post(f"{API}/instances", json={"workflow": "order", "key": "a/b c"}),
+            "open": await client.get(f"{on}/result"),
+        }
+        started = await client.get(said["start"].headers["location"])
+        return said, started.json()["id"]
+
+    said, started = run(story)
+
+    codes = {name: (answer.status_code, answer.json().get("code")) for name, answer in said.items()}
+    assert codes == {
+        "to": (200, None),
+        "location": (200, None),
+        "both": (422, "bad-request"),
+        "at": (200, None),
+        "value": (409, "not-stuck"),
+        "error": (409, "not-stuck"),
+        "two": (422, "bad-request"),
+        "bulk": (200, None),
+        "start": (201, None),
+        "open": (202, "still-open"),
+    }
+    assert said["to"].json() == said["location"].json()
+    assert said["bulk"].json()["sample"][0]["refused"] == ""
+    assert started == "order/a/b c"
+    assert (SettleParams("a", "b", error="no").outcome, SettleParams("a", "b", value=1).outcome) == ("error", "ok")
+
+
+def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
+    async def story(site):
+        admin = await site.key(ADMIN, actor="root")
+        client, other = await site.key(VIEWER), await site.key(Grant("viewer", ("order",)), actor="eve")
+        await (await site.engine.start("order", key="order-17")).until("waiting")
+        await (await site.engine.start("secret_plan", key="s-1")).until("waiting")
+        on = f"{API}/instances"
+        found = {
+            "entry": await client.get(f"{on}/order/order-17/-/at/99"),
+            "diff": await client.get(f"{on}/diff?a=order/order-17&b=secret_plan/s-1"),
+            "key": await client.get(f"{on}/order/order-18"),
+            "workflow": await client.get(f"{on}/ordr/order-17"),
+            "order": await client.get(f"{on}?order=newest"),
+            "status": await client.get(f"{on}?status=stcuk"),
+            "text": await client.get(f"{on}?q=key:x status:stcuk"),
+            "values": await client.get(f"{on}/order/order-17?values=some"),
+            "mine": await other.get(f"{on}/secret_plan/s-2"),
+            "write": await other.post(f"{on}/secret_plan/s-1/-/cancel", json={}),
+            "seen": await other.post(f"{on}/order/order-17/-/cancel", json={}),
+            "put": await other.post(f"{API}/workflows/secret_plan/-/activate", json={"version": "1"}),
+            "shown": await other.get(f"{API}/workflows/ordr"),
+            "hidden": await other.get(f"{API}/workflows/secret_plam"),
+            "start": await admin.post(f"{API}/instances", json={"workflow": "ordr"}),
+        }
+        granted = await admin.put(f"{API}/access/grants", json={"actor": "zoe", "grants": [{"role": "viewer"}]})
+        looked = [(await other.get(on)).json()["looked"] for _ in range(1)]
+        return found, granted.json(), looked
+
+    found, granted, looked = run(story)
+
+    codes = {name: (answer.status_code, answer.json()["code"]) for name, answer in found.items()}
+    assert codes == {
+        "entry": (404, "unknown-entry"),
+        "diff": (409, "two-workflows"),
+        "key": (404, "not-found"),
+        "workflow": (404, "not-found"),
+        "order": (422, "bad-filter"),
+        "status": (422, "bad-filter"),
+        "text": (422, "bad-filter"),
+        "values": (422, "bad-request"),
+        "mine": (404, "not-found"),
+        "write": (404, "not-found"),
+        "seen": (403, "forbidden"),
+        "put": (404, "not-found"),
+        "shown": (404, "not-found"),
+        "hidden": (404, "not-found"),
+        "start": (404, "unknown-workflow"),
+    }
+    assert "did you mean 'order'?" in found["shown"].json()["detail"]
+    assert "secret_plan'" not in found["hidden"].text
+    places = [found[name].json()["where"] for name in ("order", "status", "text", "values")]
+    assert places == ["/order", "/status", "character 7", "/values"]
+    for name in ("key", "workflow"):
+        assert "did you mean order/order-17?" in found[name].json()["detail"]
+        assert found[name].json()["error"] == "UnknownInstance"
+    assert "secret_plan/s-1" not in found["mine"].text
+    assert "zoe" in granted["people"]
+    assert looked == [1]  # not those of others
+
+
+def test_a_parent_is_named_as_well_as_numbered():
+    async def story(site):
+        client, other = await site.key(VIEWER), await site.key(Grant("viewer", ("order",)), actor="eve")
+        await (await site.engine.start("family", key="f-0")).until("waiting")
+        head = (await client.get(f"{API}/instances/family/f-0")).json()
+        asked = [f"parent={each}" for each in ("family/f-0", head["instance"], f"@{head['instance']}", "family/none")]
+        asked += ["q=parent:family/f-0", "not.root=family/f-0", "root=family/f-0"]
+        found = [[each["key"] for each in (await client.get(f"{API}/instances?{q}")).json()["items"]] for q in asked]
+        count = (await client.get(f"{API}/instances/count?root=family/f-0")).json()
+        return found, count, (await other.get(f"{API}/instances?parent=family/f-0")).json()["items"]
+
+    from tests.server.site import ALL, family
+
+    found, count, others = run(story, workflows=[*ALL, family])
+
+    assert found == [["f-1"], ["f-1"], ["f-1"], [], ["f-1"], [], ["f-2", "f-1", "f-0"]]
+    assert (count, others) == ({"count": 3}, [])
+
+
+def test_a_key_that_was_made_elsewhere_works_at_once():
+    """As `perdure access key` makes it: this server has read access shortly before, and does not know the key."""
+
+    async def story(site):
+        await site.key(VIEWER)
+        from perdure.codec import to_plain
+        from perdure.server.accesses import read_access
+        from perdure.server.api.access import KeyParams, made_key
+
+        stranger = site.client()
+        await stranger.get(f"{API}/whoami", headers={"authorization": "Bearer pdk_a_b"})
+        key, made = made_key(KeyParams("late", [VIEWER]), "root")
+        await site.engine.handle("perdure.access", "main").ask("key add", to_plain(key), by="root")
+        assert made.id in (await read_access(site.engine.queries)).keys
+        site.server.accesses._read_at -= 0.2  # and it was read again a moment ago at the latest
+        return (await stranger.get(f"{API}/whoami", headers={"authorization": f"Bearer {made.key}"})).json()
+
+    assert run(story)["id"] == "late"
+
+
+def test_each_verb_has_an_example_in_the_document():
+    for path, item in document()["paths"].items():
+        for method, operation in item.items():
+            words = shlex.split(operation["x-codeSamples"][0]["source"])
+            assert words[0] == "curl" and "{" not in words[-1].partition("?")[0], (method, path)
+            assert all("example" in each for each in operation["parameters"] if each["in"] == "path"), (method, path)
+            if method in ("post", "put", "patch"):
+                body = operation["requestBody"]["content"]["application/json"]
+                sent = json.loads(words[words.index("-d") + 1])
+                assert sent == body["example"], (method, path)
+                assert set(body["schema"]["required"]) <= set(sent) <= set(body["schema"]["properties"]), (method, path)
+
+
+def test_the_definition_of_the_examples_is_one():
+    async def story(site):
+        author = await site.key(Grant("author"))
+        return [
+            await author.post(f"{API}{route.path}", json=route.example)
+            for route in ROUTES
+            if isinstance(route.example, dict) and route.example.get("text") == PLAYBOOK
+        ]
+
+    assert [answer.status_code for answer in run(story)] == [200] * 3
+
+
+def test_a_note_that_is_recorded_meanwhile_hides_no_change_of_access():
+    """The audit is written beside the answers; it made a server forget what it was just reading."""
+
+    async def story(site):
+        await site.key(VIEWER)
+        accesses, reading = site.server.accesses, asyncio.Event()
+        real = accesses._client.queries.published
+
+        async def meanwhile(*given):
+            found = await real(*given)
+            if not reading.is_set():
+                reading.set()
+                await accesses.ask("note", {"what": "denied"}, Actor("eve"))
+            return found
+
+        accesses._client.queries.published = meanwhile
+        return await accesses.state(fresh=True)
+
+    assert run(story).keys
