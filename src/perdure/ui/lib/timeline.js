@@ -49,18 +49,21 @@ export function scale(list, from, to, { fold = true, zoom = [0, 100] } = {}) {
     return zoomed(part.x0 + (size ? ((Math.min(moment, part.to) - part.from) / size) * (part.x1 - part.x0) : 0));
   };
   const shown = parts.map((each) => ({ ...each, x0: zoomed(each.x0), x1: zoomed(each.x1) })).filter((each) => each.x1 > 0 && each.x0 < 100);
-  return { place, folds: shown.filter((each) => each.fold), ticks: ticks(shown, from), end: zoomed(WIDE) };
+  return { place, folds: shown.filter((each) => each.fold), ticks: ticks(shown, from, to), end: zoomed(WIDE) };
 }
 
-function ticks(parts, from) {
+// Of a run of less than a minute ticks count from its begin; of a longer one they are times of the day.
+function ticks(parts, from, to) {
   const found = [];
+  const short = to - from < 6e4;
   for (const part of parts.filter((each) => !each.fold && each.x1 - each.x0 > 6)) {
     const long = (part.to - part.from) / ((part.x1 - part.x0) / 12);
     const step = STEPS.find((each) => each >= long) ?? STEPS.at(-1);
-    const zone = step >= 6e4 ? new Date(part.from).getTimezoneOffset() * 6e4 : from;
+    const since = step < 1000 || short; // of a step below a second a time of the day says nothing
+    const zone = since ? from : new Date(part.from).getTimezoneOffset() * 6e4;
     for (let at = Math.ceil((part.from - zone) / step) * step + zone; at < part.to; at += step) {
       const x = part.x0 + ((at - part.from) / (part.to - part.from)) * (part.x1 - part.x0);
-      if (x > 1 && x < 99) found.push({ at, x, step });
+      if (x > 1 && x < 99) found.push({ at, x, step, since });
     }
   }
   return found;
