@@ -85,7 +85,10 @@ function App() {
   const shown = file === "tasks" ? file : file + rest; // a list and what is chosen of it are one page
   useEffect(() => { document.title = `${rest || page?.name} · perdure`; }, [file, rest]);
   useEffect(() => setLive(null), [shown]);
-  useEffect(() => document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [page]); // on a phone the row of pages is longer than the screen
+  useEffect(() => { // on a phone the row of pages is longer than the screen
+    const [nav, here] = [document.querySelector(".nav"), document.querySelector(".nav [aria-current]")];
+    if (here && nav.scrollWidth > nav.clientWidth) nav.scrollLeft = here.offsetLeft - nav.offsetLeft - (nav.clientWidth - here.offsetWidth) / 2;
+  }, [page]);
   return html`<a class="skip" href="#main">Skip to the page</a>
 <header class="bar">
   <a class="brand" href=${href("/")}><svg viewBox="0 0 20 20" aria-hidden="true"><path d="M2 3h2.500v14H2zM6.500 3H9v14H6.500zM11 3h2.500v14H11z" /><path class="open" d="M16.100 3.600h1.800v12.800h-1.800z" /></svg>perdure</a>
@@ -118,4 +121,6 @@ function Standing({ of }) {
   return html`<span>journal at <b class="mono">${figure(entries(of))}</b></span>${of.engines.length ? html`<span><b>${of.engines.length}</b> ${of.engines.length === 1 ? "engine" : "engines"}, <b>${shards}</b> ${shards === 1 ? "shard" : "shards"}</span>` : html`<span class="late">no engine runs: nothing moves</span>`}`;
 }
 
-render(html`<${App} />`, document.querySelector("#app"));
+const app = document.querySelector("#app");
+app.replaceChildren(); // the bar of index.html, which stood there while the modules came
+render(html`<${App} />`, app);

@@ -19,8 +19,9 @@ export function Operations({ list, show, query, act, until, seg, kin, total, hea
   const [inline, setInline] = useState({});
   const [here, setHere] = useState(""); // the row that Tab comes to: one of them, the arrows go on from there
   const selected = query.get("at") ?? "";
-  const turned = new Set((query.get("open") ?? "").split("\n").filter(Boolean));
-  const all = rows(made, { turned, selected, more: (child) => inline[child] });
+  const turns = query.get("open") ?? "";
+  const turned = new Set(turns.split("\n").filter(Boolean));
+  const all = useMemo(() => rows(made, { turned, selected, more: (child) => inline[child] }), [made, turns, selected, inline]);
   const shownChildren = all.filter((row) => row.open && row.attempts.at(-1).kind === "child").map((row) => row.attempts.at(-1).child);
   useEffect(() => { // those in line, again whenever the instance or a child of it has moved
     let gone = false;
@@ -36,7 +37,7 @@ export function Operations({ list, show, query, act, until, seg, kin, total, hea
   const zoom = (query.get("zoom") ?? "").match(/^[\d.]+-[\d.]+$/) ? query.get("zoom").split("-").map(Number) : [0, 100];
   const drawn = scale(list, from, to, { fold, zoom });
   const chosen = all.find((each) => each.location === selected && !each.scope);
-  const open = list.filter((each) => !each.closed).length;
+  const open = useMemo(() => list.filter((each) => !each.closed).length, [list]);
   const turn = (row) => {
     const next = new Set(turned);
     if (!next.delete(row.location)) next.add(row.location);

@@ -5,28 +5,37 @@ const IDLE_SHARE = 0.06;
 const IDLE_LEAST = 5000;
 const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5, 1728e5, 6048e5];
 
-// Stretches in which no step runs and nothing is recorded.
-function idle(list, from, to) {
-  const marks = [from, to];
+// Stretches in which no step runs and nothing is recorded, up to the last mark. Of a list they are found once: its rows are
+// drawn at each turn of the wheel.
+const known = new WeakMap();
+function quiet(list) {
+  const found = known.get(list);
+  if (found) return found;
+  const marks = [];
   const busy = [];
   for (const each of list) {
     marks.push(Date.parse(each.opened_at));
     if (each.closed_at) marks.push(Date.parse(each.closed_at));
-    if (each.kind === "step") for (const part of each.parts) if (part.kind === "running") busy.push([Date.parse(part.begin), part.end ? Date.parse(part.end) : to]);
+    if (each.kind === "step") for (const part of each.parts) if (part.kind === "running") busy.push([Date.parse(part.begin), part.end ? Date.parse(part.end) : Infinity]);
   }
   marks.sort((a, b) => a - b);
   busy.sort((a, b) => a[0] - b[0]);
-  const least = Math.max(IDLE_LEAST, (to - from) * IDLE_SHARE);
-  const found = [];
+  const gaps = [];
   let n = 0;
-  let covered = from;
-  for (let at = 1; at < marks.length; at++) {
-    const [a, b] = [marks[at - 1], marks[at]];
-    if (b - a < least) continue;
-    while (n < busy.length && busy[n][0] <= a) covered = Math.max(covered, busy[n++][1]);
-    if (covered <= a) found.push([a, b]);
-  }
-  return found;
+  let covered = marks[0];
+  const cover = (until) => { while (n < busy.length && busy[n][0] <= until) covered = Math.max(covered, busy[n++][1]); return covered; };
+  for (let at = 1; at < marks.length; at++) if (marks[at] - marks[at - 1] >= IDLE_LEAST && cover(marks[at - 1]) <= marks[at - 1]) gaps.push([marks[at - 1], marks[at]]);
+  const last = marks.at(-1);
+  const made = { gaps, first: marks[0], last, rests: last !== undefined && cover(last) <= last };
+  known.set(list, made);
+  return made;
+}
+
+function idle(list, from, to) {
+  const { gaps, first, last, rests } = quiet(list);
+  const least = Math.max(IDLE_LEAST, (to - from) * IDLE_SHARE);
+  const all = [...(first > from ? [[from, first]] : []), ...gaps, ...(rests && last < to ? [[last, to]] : [])];
+  return all.filter(([a, b]) => b - a >= least && b <= to);
 }
 
 export function scale(list, from, to, { fold = true, zoom = [0, 100] } = {}) {
