@@ -76,19 +76,27 @@ async def labels(pieces: int) -> str:
 
 
 @perdure.step(once=True, executor="process")
-def pay_back(order_id: str) -> str:
+def pay_back(order_id: str) -> None:
     """Its process dies: did the bank hear of it? A person has to say."""
     os._exit(1)
+
+
+class Shipping(msgspec.Struct):
+    """The word to ship."""
+
+    carrier: Literal["post", "van"] = "post"
+    note: str = ""
 
 
 @perdure.flow
 async def order(ctx: perdure.Context, order_id: str, cents: int, items: list[str]) -> dict[str, Any]:
     """Charge, reserve, wait for the word to ship."""
+    ctx.tag("cents", cents)
     payment = await ctx.step("charge", charge, order_id, cents)
     held = await ctx.map("reserve", reserve, items)
     ctx.publish("payment", payment)
-    await ctx.receive("ship", timeout=timedelta(days=2))
-    return {"payment": payment, "held": held}
+    shipping = await ctx.receive("ship", type=Shipping, timeout=timedelta(days=2))
+    return {"payment": payment, "held": held, "carrier": shipping.body.carrier}
 
 
 @perdure.flow
@@ -101,8 +109,8 @@ async def parcel(ctx: perdure.Context, order_id: str) -> str:
 @perdure.flow
 async def refund(ctx: perdure.Context, order_id: str) -> str:
     """Gets stuck: the outcome of its step is unknown."""
-    paid: str = await ctx.step("pay back", pay_back, order_id)
-    return paid
+    await ctx.step("pay back", pay_back, order_id)
+    return f"{order_id} is paid back"
 
 
 @perdure.flow

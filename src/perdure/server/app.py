@@ -188,7 +188,7 @@ class ServerApp:
                 if found is not None:
                     return found
             elif "text/html" in request.headers.get("accept", ""):
-                return self.static.page(request, "index.html")
+                return self.static.index(request)
         raise HttpProblem(404, "not-found", f"there is nothing at {path[:80]}")
 
     async def _api(self, request: Request, login: Login) -> Answer:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import posixpath
+import re
 from functools import cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -20,6 +22,8 @@ MEDIA: Final = {
     "txt": "text/plain; charset=utf-8",
 }
 IMMUTABLE: Final = ("cache-control", "public, max-age=31536000, immutable")
+IMPORTS: Final = re.compile(r'^(?:import|export) [^;]*?from "(\.[^"]+)"', re.MULTILINE)
+"""What a module loads before it runs. A page that another one loads later, by `import()`, is not meant."""
 PUBLIC: Final = ("app.css", "more.css", "tokens.css", "login.js", "theme.js")
 """What the login page needs: strangers get these below /login/."""
 
@@ -40,6 +44,36 @@ class Static:
     def _zipped(self) -> dict[str, bytes]:
         return {}
 
+    def index(self, request: Request) -> Answer:
+        """The page of all pages. It names all modules that its address needs, so that they are asked for at once."""
+        first, _, rest = request.path.strip("/").partition("/")
+        name = {"": "dashboard", "instances": "instance" if rest else "instances"}.get(first, first)
+        base = self._base(request)
+        links = [f'<link rel="modulepreload" href="{base}/{each}">' for each in self._needed(name)]
+        return self.page(request, "index.html", preload="\n".join(links))
+
+    def _needed(self, page: str) -> list[str]:
+        if page not in self._graphs:
+            found: dict[str, None] = {}
+            ahead = ["main.js", *(name for name in [f"pages/{page}.js"] if name in self.files)]
+            while ahead:
+                name = ahead.pop(0)
+                if name not in found:
+                    found[name] = None
+                    near = IMPORTS.findall(self.files[name].decode())
+                    ahead += [posixpath.normpath(posixpath.join(posixpath.dirname(name), each)) for each in near]
+            if f"pages/{page}.js" not in self.files:
+                return [*found]  # any text may stand in an address: only pages are kept
+            self._graphs[page] = [*found]
+        return self._graphs[page]
+
+    def _base(self, request: Request) -> str:
+        return f"{request.root}/ui/{self.hash}"
+
+    @cached_property
+    def _graphs(self) -> dict[str, list[str]]:
+        return {}
+
     def file(self, request: Request, name: str) -> Answer | None:
         body = self.files.get(name)
         return None if body is None else self._answer(request, name, body, [IMMUTABLE])
@@ -50,8 +84,7 @@ class Static:
         `more` fills the places of the page of these names.
         """
         text = self.files[name].decode()
-        base = f"{request.root}/ui/{self.hash}"
-        for place, value in {"base": base, "root": request.root, **more}.items():
+        for place, value in {"base": self._base(request), "root": request.root, **more}.items():
             text = text.replace(f"{{{place}}}", value)
         return Answer(status, text.encode(), MEDIA["html"], [("cache-control", "no-cache")])
 

@@ -72,21 +72,30 @@ function App() {
     const timer = setInterval(look, 30000);
     return () => clearInterval(timer);
   }, []);
-  const [asks, setAsks] = useState(false);
-  useEffect(() => keys(PAGES, { help: () => setHelp(true), palette: () => setAsks(true) }), []);
+  const [asks, setAsks] = useState(null); // the text that the palette begins with
+  useEffect(() => {
+    const heard = (event) => setAsks(event.detail);
+    addEventListener("perdure-ask", heard);
+    return () => removeEventListener("perdure-ask", heard);
+  }, []);
+  useEffect(() => keys(PAGES, { help: () => setHelp(true), palette: () => setAsks("") }), []);
   const { path, query } = place();
   const { page, file, rest } = route(path);
   const Page = useModule(file);
   const shown = file === "tasks" ? file : file + rest; // a list and what is chosen of it are one page
   useEffect(() => { document.title = `${rest || page?.name} · perdure`; }, [file, rest]);
   useEffect(() => setLive(null), [shown]);
+  useEffect(() => { // on a phone the row of pages is longer than the screen
+    const [nav, here] = [document.querySelector(".nav"), document.querySelector(".nav [aria-current]")];
+    if (here && nav.scrollWidth > nav.clientWidth) nav.scrollLeft = here.offsetLeft - nav.offsetLeft - (nav.clientWidth - here.offsetWidth) / 2;
+  }, [page]);
   return html`<a class="skip" href="#main">Skip to the page</a>
 <header class="bar">
   <a class="brand" href=${href("/")}><svg viewBox="0 0 20 20" aria-hidden="true"><path d="M2 3h2.500v14H2zM6.500 3H9v14H6.500zM11 3h2.500v14H11z" /><path class="open" d="M16.100 3.600h1.800v12.800h-1.800z" /></svg>perdure</a>
   ${me && html`<span class="book" title=${`The database that this page reads: ${me.database}`}><span>${me.database}</span></span>`}
   <nav class="nav" aria-label="Pages">${PAGES.map((each) => html`<a href=${href(each.path)} aria-current=${each === page ? "page" : null}>${each.name}${each.file === "tasks" && late ? html`<span class="n late">${late} late</span>` : null}</a>`)}</nav>
   <div class="bar-end">
-    <button class="find" type="button" aria-label="Find or do anything" onClick=${() => setAsks(true)}><${Icon} name="search" /><span>Find or do anything</span><kbd>Ctrl K</kbd></button>
+    <button class="find" type="button" aria-label="Find or do anything" onClick=${() => setAsks("")}><${Icon} name="search" /><span>Find or do anything</span><kbd>Ctrl K</kbd></button>
     <button class="btn quiet only" type="button" onClick=${() => setShade(next())} aria-label=${`Theme: ${shade}. Change it`} title=${`Theme: ${shade}`}><${Icon} name="theme" /></button>
     ${me && html`<button class="btn quiet who" type="button" onClick=${logout} title=${`${me.id}, ${me.grants[0]?.role ?? "no role"}. Log out`}><${Icon} name="person" /><span>${me.id}</span></button>`}
   </div>
@@ -101,7 +110,7 @@ function App() {
   ${me?.read_only && html`<span>read-only</span>`}
   <span class="end"><span>times in ${zoneName()}</span><button class="plain" type="button" onClick=${() => setHelp(true)}><kbd>?</kbd> keys</button></span></footer>
 ${help && html`<${Keys} pages=${PAGES} close=${() => setHelp(false)} />`}
-${asks && html`<${Palette} pages=${PAGES} close=${() => setAsks(false)} more=${[{ text: "Change the theme", icon: "theme", hint: shade, run: () => setShade(next()) }, { text: "Compare two instances", icon: "right", run: () => go(href("/compare")) }, { text: "Keys", icon: "info", hint: html`<kbd>?</kbd>`, run: () => setHelp(true) }, { text: "Log out", icon: "person", hint: me?.id, run: logout }]} />`}`;
+${asks !== null && html`<${Palette} begin=${asks} pages=${PAGES} close=${() => setAsks(null)} more=${[{ text: "Change the theme", icon: "theme", hint: shade, run: () => setShade(next()) }, { text: "Compare two instances", icon: "right", run: () => go(href("/compare")) }, { text: "Keys", icon: "info", hint: html`<kbd>?</kbd>`, run: () => setHelp(true) }, { text: "Log out", icon: "person", hint: me?.id, run: logout }]} />`}`;
 }
 
 // How far the journal is, and who moves it.
@@ -112,4 +121,6 @@ function Standing({ of }) {
   return html`<span>journal at <b class="mono">${figure(entries(of))}</b></span>${of.engines.length ? html`<span><b>${of.engines.length}</b> ${of.engines.length === 1 ? "engine" : "engines"}, <b>${shards}</b> ${shards === 1 ? "shard" : "shards"}</span>` : html`<span class="late">no engine runs: nothing moves</span>`}`;
 }
 
-render(html`<${App} />`, document.querySelector("#app"));
+const app = document.querySelector("#app");
+app.replaceChildren(); // the bar of index.html, which stood there while the modules came
+render(html`<${App} />`, app);

@@ -142,7 +142,7 @@ function Node({ node, n, picked, choose }) {
   if (SMALL.has(node.kind)) {
     const [cx, cy] = [x + width / 2, y + height / 2];
     const shape = node.kind === "decision" || node.kind === "parallel" || node.kind === "join"
-      ? html`<path class="box" d=${`M${cx} ${y}L${x + width} ${cy}L${cx} ${y + height}L${x} ${cy}Z`} />` : html`<circle class="box" cx=${cx} cy=${cy} r=${width / 2} />`;
+      ? html`<path class="box" d=${`M${cx} ${y}L${x + width} ${cy}L${cx} ${y + height}L${x} ${cy}Z`} />` : html`<rect class="box" x=${x} y=${y} width=${width} height=${height} rx=${height / 2} />`; // as long as its layout is
     const sign = node.kind === "receive" ? "message" : node.kind === "timer" ? "sleep" : "";
     return html`<g class=${look} ...${acts}>${tip}${picked && html`<circle class="ring" cx=${cx} cy=${cy} r=${width / 2 + 5} />`}${shape}${sign && html`<svg class="kind" x=${cx - 8} y=${cy - 8} width="16" height="16" viewBox="0 0 16 16"><use href=${`#i-${sign}`} /></svg>`}<text class="name" x=${cx} y=${y - 6} text-anchor="middle">${visible(node.title)}</text>${node.state && html`<text class="state" x=${cx} y=${y + height + 15} text-anchor="middle">${visible(said(node))}</text>`}</g>`;
   }

@@ -13,14 +13,15 @@ const KINDS = { step: "step", timer: "sleep", wait: "message", child: "child", t
 const BARS = { ok: "p-ok", error: "p-bad", timeout: "p-bad", unknown: "p-unknown", running: "p-run", held: "p-held", queued: "p-queue", waiting: "p-wait", dropped: "p-held", cancelled: "p-held" };
 const KEY = [["p-held", "held"], ["p-queue", "queued"], ["p-run", "running"], ["p-ok", "done"], ["p-wait", "waiting"], ["p-bad", "failed attempt"], ["p-unknown", "outcome unknown"]];
 
-export function Operations({ list, show, query, act, until, seg, kin, total }) {
+export function Operations({ list, show, query, act, until, seg, kin, total, heard }) {
   const made = useMemo(() => tree(list), [list]);
   const path = useMemo(() => critical(list), [list]);
   const [inline, setInline] = useState({});
   const [here, setHere] = useState(""); // the row that Tab comes to: one of them, the arrows go on from there
   const selected = query.get("at") ?? "";
-  const turned = new Set((query.get("open") ?? "").split("\n").filter(Boolean));
-  const all = rows(made, { turned, selected, more: (child) => inline[child] });
+  const turns = query.get("open") ?? "";
+  const turned = new Set(turns.split("\n").filter(Boolean));
+  const all = useMemo(() => rows(made, { turned, selected, more: (child) => inline[child] }), [made, turns, selected, inline]);
   const shownChildren = all.filter((row) => row.open && row.attempts.at(-1).kind === "child").map((row) => row.attempts.at(-1).child);
   useEffect(() => { // those in line, again whenever the instance or a child of it has moved
     let gone = false;
@@ -36,7 +37,7 @@ export function Operations({ list, show, query, act, until, seg, kin, total }) {
   const zoom = (query.get("zoom") ?? "").match(/^[\d.]+-[\d.]+$/) ? query.get("zoom").split("-").map(Number) : [0, 100];
   const drawn = scale(list, from, to, { fold, zoom });
   const chosen = all.find((each) => each.location === selected && !each.scope);
-  const open = list.filter((each) => !each.closed).length;
+  const open = useMemo(() => list.filter((each) => !each.closed).length, [list]);
   const turn = (row) => {
     const next = new Set(turned);
     if (!next.delete(row.location)) next.add(row.location);
@@ -89,8 +90,11 @@ export function Operations({ list, show, query, act, until, seg, kin, total }) {
   ${below > 0 && html`<div aria-hidden="true" style=${{ height: `${below}px` }}></div>`}</div>`}
   ${all.length > 0 && html`<ul class="key-list wide-only" aria-label="Key to the timeline">${KEY.map(([kind, text]) => html`<li><svg aria-hidden="true"><rect class=${kind} x="0.5" y="1.5" width="23" height="9" rx="1" /></svg>${text}</li>`)}<li><svg aria-hidden="true"><line class="p-back" x1="0" x2="24" y1="6" y2="6" /></svg>backing off</li>
     ${chain && html`<li><svg aria-hidden="true"><rect class="p-crit" x="0" y="5" width="24" height="2" /></svg>critical path</li>`}${drawn.folds.length > 0 && html`<li><svg aria-hidden="true"><rect class="tl-fold" width="24" height="12" /><line class="tl-fold-edge" x1="0.5" x2="0.5" y1="0" y2="12" /><line class="tl-fold-edge" x1="23.5" x2="23.5" y1="0" y2="12" /></svg>idle time, folded</li>`}</ul>`}</section>
-  ${chosen && html`<${Chosen} row=${chosen} show=${show} act=${act} />`}</div>`;
+  ${chosen && html`<${Chosen} row=${chosen} show=${show} act=${act} heard=${heard} />`}</div>`;
 }
+
+// A time since the begin, as exactly as the step of the ticks asks for it.
+const since = (ms, step) => (ms < 1000 && step < 100 ? `${ms} ms` : ms < 6e4 ? `${(ms / 1000).toFixed(step < 10 ? 3 : step < 100 ? 2 : step < 1000 ? 1 : 0)} s` : span(ms));
 
 const pc = (n) => `${Math.max(-50, Math.min(150, n)).toFixed(2)}%`;
 
@@ -103,14 +107,14 @@ function Axis({ drawn, from, to, ended, end, zoom, look }) {
     if (drag && Math.abs(drag[1] - drag[0]) > 1) { const size = (zoom[1] - zoom[0]) / 100; look(zoom[0] + Math.min(...drag) * size, zoom[0] + Math.max(...drag) * size); }
     setDrag(null);
   };
-  const words = (tick) => (tick.step >= 6e4 ? (day(tick.at) === day(from) ? clock(tick.at).slice(0, 5) : moment(tick.at)) : to - from < 6e4 || tick.at - from < 6e4 ? `+${span(tick.at - from)}` : clock(tick.at));
-  let before = zoom[0] === 0 ? 9 : -9;
-  const near = (x) => drawn.folds.some((each) => Math.abs((each.x0 + each.x1) / 2 - x) < 7);
-  const told = drawn.ticks.filter((tick) => { if (tick.x - before < 9 || tick.x > 93 || near(tick.x)) return false; before = tick.x; return true; });
+  const words = (tick) => (tick.since ? `+${since(tick.at - from, tick.step)}` : day(tick.at) !== day(from) ? moment(tick.at) : tick.step < 6e4 ? clock(tick.at) : clock(tick.at).slice(0, 5));
+  let before = zoom[0] === 0 ? 1 : -9;
+  const near = (x) => drawn.folds.some((each) => each.x0 - x < 8 && x < each.x1);
+  const told = drawn.ticks.filter((tick) => { if (tick.x - before < 9 || tick.x > Math.min(93, drawn.end - 8) || near(tick.x)) return false; before = tick.x; return true; });
   return html`<svg class="tl axis-top" aria-hidden="true" ref=${box} onPointerDown=${(event) => { event.currentTarget.setPointerCapture(event.pointerId); setDrag([place(event), place(event)]); }} onPointerMove=${(event) => drag && setDrag([drag[0], place(event)])} onPointerUp=${up} onPointerCancel=${() => setDrag(null)}>
     <use href="#tl-ground" width="100%" height="100%" />${zoom[0] === 0 && html`<text class="q" x="0.8%" y="14">${moment(from)}</text>`}
-    ${told.map((tick) => html`<text class="q" x=${pc(tick.x)} y="14" text-anchor="middle">${words(tick)}</text>`)}
-    ${drawn.folds.filter((each) => each.x1 - each.x0 > 4).map((each) => html`<text class="q" x=${pc((each.x0 + each.x1) / 2)} y="14" text-anchor="middle">${span(each.to - each.from).split(" ").slice(0, 2).join("").replace("min", "m")}</text>`)}
+    ${told.map((tick) => html`<text class="q" x=${pc(tick.x + 0.6)} y="14">${words(tick)}</text>`)}
+    ${drawn.folds.filter((each) => each.x1 - each.x0 > 4).map((each) => html`<text class="q" x=${pc((each.x0 + each.x1) / 2)} y="14" text-anchor="middle">${span(each.to - each.from).split(" ").slice(0, 2).join(" ")}</text>`)}
     ${drawn.end <= 101 && html`<text class=${ended ? "q" : "now"} x="99.5%" y="14" text-anchor="end">${ended ? span(to - from) : end}</text>`}
     ${drag && html`<rect class="tl-drag" x=${pc(Math.min(...drag))} width=${pc(Math.abs(drag[1] - drag[0]))} y="0" height="100%" />`}</svg>`;
 }
@@ -161,8 +165,13 @@ function Bar({ each, before, now, drawn, late }) {
   return html`${before?.closed_at && html`<line class="p-back" x1=${pc(drawn.place(Date.parse(before.closed_at)))} x2=${pc(a)} y1="14" y2="14" />`}${bars}${late && html`<rect class="p-crit" x=${pc(a)} width=${pc(Math.max(0.35, b - a))} y="23" height="2" />`}`;
 }
 
-function Chosen({ row, show, act }) {
+// What a running step has said so far: how far it is, and the end of what it sends. The journal has none of it.
+export const Said = ({ of }) => html`${of.total > 0 && html`<svg class="progress" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label=${`${figure(of.done)} of ${figure(of.total)}`}><rect class="ground" width="100" height="10" /><rect class="done" width=${(100 * of.done) / of.total} height="10" /></svg>`}
+  ${of.done !== undefined && html`<p>${figure(of.done)}${of.total ? ` of ${figure(of.total)}` : ""}${of.note && html` <span class="muted">${visible(of.note)}</span>`}</p>`}${of.text && html`<pre class="json said-so-far">${visible(of.text)}</pre>`}`;
+
+function Chosen({ row, show, act, heard }) {
   const last = row.attempts.at(-1);
+  const said = last.closed ? null : heard?.[row.location];
   const can = (verb) => show.may[verb] === "";
   const entries = [...new Set(row.attempts.flatMap((each) => each.entries))];
   return html`<aside class="sheet card" aria-label="Selected operation"><header><h3>${visible(row.location)}</h3><span class="end"><${Copy} text=${row.location} label="Copy the location" /><button class="copy" type="button" aria-label="Close" title="Close: Esc" data-key="Escape" onClick=${() => set({ at: "" })}><${Icon} name="close" /></button></span></header>
@@ -173,6 +182,7 @@ function Chosen({ row, show, act }) {
     ${last.child && html`<dt>child</dt><dd>${last.kind === "task" ? html`<a href=${href("/tasks")}>task</a>` : html`<${Id} id=${last.child} />`}</dd>`}</dl></div>
   ${row.attempts.length > 1 && html`<div class="part"><h4>attempts</h4><table class="tries"><thead><tr><th>no</th><th>receipt</th><th class="num">took</th></tr></thead><tbody>${row.attempts.map((each) => html`<tr><td>${each.attempt}</td><td><${Status} of=${each.status} /></td><td class="num">${each.closed_at ? span(Date.parse(each.closed_at) - Date.parse(each.opened_at)) : ""}</td></tr>`)}</tbody></table></div>`}
   ${(last.kind === "step" || last.kind === "child") && html`<div class="part"><h4>input</h4>${last.input === null || last.input === undefined ? html`<p class="muted">Not recorded: the step runs in the process of its engine, and is called again with the same arguments.</p>` : html`<${Json} value=${last.input} />`}</div>`}
+  ${said && html`<div class="part"><h4>what it says</h4><${Said} of=${said} /></div>`}
   ${last.error && html`<div class="part"><h4>error</h4><p><b class="strong">${last.error.type}</b> ${visible(last.error.message)}</p>${last.error.traceback && html`<details><summary>traceback</summary><pre class="json">${visible(last.error.traceback)}</pre></details>`}</div>`}
   ${last.status === "ok" && last.kind !== "timer" && html`<div class="part"><h4>output</h4><${Json} value=${last.value} /></div>`}
   <div class="part row-btns">${can("settle") && html`<button class="btn first" type="button" onClick=${() => act("settle", { location: row.location })}><${Icon} name="settle" />Settle…</button>`}

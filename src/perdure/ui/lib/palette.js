@@ -12,6 +12,9 @@ export function offer(list) {
   return () => { if (offered === list) offered = []; };
 }
 
+// Open it with this text: a page that has no better way to choose.
+export const ask = (text) => dispatchEvent(new CustomEvent("perdure-ask", { detail: text }));
+
 const instance = (id) => href(`/instances/${id.split("/").map(encodeURIComponent).join("/")}`);
 
 const VERBS = { send: "send", ask: "ask", tag: "tag", wake: "wake", retry: "retry", settle: "settle", rewind: "rewind", fork: "fork", cancel: "cancel" };
@@ -24,13 +27,15 @@ async function search(whole) {
   if (text.length < 2) return [];
   const cut = text.indexOf("/");
   const q = /[:<>]/.test(text) ? text : cut > 0 ? `workflow:${text.slice(0, cut)} key_prefix:${text.slice(cut + 1)}` : `key_prefix:${text}`;
-  const found = await get("/instances", { q, limit: 8 }).catch(() => ({ items: [] }));
+  const none = () => ({ items: [] });
+  let found = await get("/instances", { q, limit: 8 }).catch(none);
+  if (!found.items.length && /^[\w.-]+$/.test(text)) found = await get("/instances", { q: `workflow:${text}*`, limit: 8 }).catch(none); // no key begins so
   if (verb) return found.items.map((each) => ({ text: `${verb[0].toUpperCase()}${verb.slice(1)} ${each.id}`, hint: html`<${Status} of=${each.status} />`, icon: verb, run: () => go(`${instance(each.id)}?do=${verb}`) }));
   return found.items.map((each) => ({ text: each.id, hint: html`<${Status} of=${each.status} />`, icon: "right", run: () => go(instance(each.id)), mono: true }));
 }
 
-export function Palette({ pages, more, close }) {
-  const [text, setText] = useState("");
+export function Palette({ begin, pages, more, close }) {
+  const [text, setText] = useState(begin);
   const [found, setFound] = useState([]);
   const [workflows, setWorkflows] = useState([]);
   const [at, setAt] = useState(0);

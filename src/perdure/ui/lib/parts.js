@@ -41,7 +41,10 @@ export function Copy({ text, label }) {
   return html`<button class="copy" type="button" onClick=${copy} title=${label} aria-label=${copied ? "Copied" : label}>${copied ? html`<span class="muted">copied</span>` : html`<${Icon} name="copy" />`}</button>`;
 }
 
-export const Cmd = ({ text }) => html`<div class="cmd"><code>${visible(text)}</code><${Copy} text=${text} label="Copy the command" /></div>`;
+// A line breaks before an option, never inside of it.
+const whole = (text) => visible(text).split(/(--[a-z][a-z-]*)/).map((each, n) => (n % 2 ? html`<span class="nowrap">${each}</span>` : each));
+
+export const Cmd = ({ text }) => html`<div class="cmd"><code>${whole(text)}</code><${Copy} text=${text} label="Copy the command" /></div>`;
 
 // A request of the API, as a program would send it.
 export function Request({ of }) {

@@ -30,7 +30,7 @@ function awaited(text, noun) {
 }
 
 // What stands before a name in a sentence: only there it is one, so that a message `a` does not mark each article.
-const BEFORE = "message|step|timer|at|task|child|queue|executor|workflow|or|version|gate|node|effect|runs,";
+const BEFORE = "message|step|timer|at|task|child|queue|executor|workflow|or|version|gate|gate of|until|node|use|effect|runs,";
 const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
 // A sentence with these names as code.

@@ -1,7 +1,7 @@
 // Server-sent events. One stream serves all tabs of a browser, by a shared worker; without one, each page has its own.
 import { root } from "./api.js";
 
-const NAMES = ["entry", "head", "task", "count", "gap", "live", "notice"];
+const NAMES = ["entry", "head", "task", "count", "frame", "gap", "live", "notice"];
 
 const notice = (text) => dispatchEvent(new CustomEvent("perdure-notice", { detail: text }));
 

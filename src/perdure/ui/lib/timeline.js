@@ -5,28 +5,37 @@ const IDLE_SHARE = 0.06;
 const IDLE_LEAST = 5000;
 const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5, 1728e5, 6048e5];
 
-// Stretches in which no step runs and nothing is recorded.
-function idle(list, from, to) {
-  const marks = [from, to];
+// Stretches in which no step runs and nothing is recorded, up to the last mark. Of a list they are found once: its rows are
+// drawn at each turn of the wheel.
+const known = new WeakMap();
+function quiet(list) {
+  const found = known.get(list);
+  if (found) return found;
+  const marks = [];
   const busy = [];
   for (const each of list) {
     marks.push(Date.parse(each.opened_at));
     if (each.closed_at) marks.push(Date.parse(each.closed_at));
-    if (each.kind === "step") for (const part of each.parts) if (part.kind === "running") busy.push([Date.parse(part.begin), part.end ? Date.parse(part.end) : to]);
+    if (each.kind === "step") for (const part of each.parts) if (part.kind === "running") busy.push([Date.parse(part.begin), part.end ? Date.parse(part.end) : Infinity]);
   }
   marks.sort((a, b) => a - b);
   busy.sort((a, b) => a[0] - b[0]);
-  const least = Math.max(IDLE_LEAST, (to - from) * IDLE_SHARE);
-  const found = [];
+  const gaps = [];
   let n = 0;
-  let covered = from;
-  for (let at = 1; at < marks.length; at++) {
-    const [a, b] = [marks[at - 1], marks[at]];
-    if (b - a < least) continue;
-    while (n < busy.length && busy[n][0] <= a) covered = Math.max(covered, busy[n++][1]);
-    if (covered <= a) found.push([a, b]);
-  }
-  return found;
+  let covered = marks[0];
+  const cover = (until) => { while (n < busy.length && busy[n][0] <= until) covered = Math.max(covered, busy[n++][1]); return covered; };
+  for (let at = 1; at < marks.length; at++) if (marks[at] - marks[at - 1] >= IDLE_LEAST && cover(marks[at - 1]) <= marks[at - 1]) gaps.push([marks[at - 1], marks[at]]);
+  const last = marks.at(-1);
+  const made = { gaps, first: marks[0], last, rests: last !== undefined && cover(last) <= last };
+  known.set(list, made);
+  return made;
+}
+
+function idle(list, from, to) {
+  const { gaps, first, last, rests } = quiet(list);
+  const least = Math.max(IDLE_LEAST, (to - from) * IDLE_SHARE);
+  const all = [...(first > from ? [[from, first]] : []), ...gaps, ...(rests && last < to ? [[last, to]] : [])];
+  return all.filter(([a, b]) => b - a >= least && b <= to);
 }
 
 export function scale(list, from, to, { fold = true, zoom = [0, 100] } = {}) {
@@ -49,18 +58,21 @@ export function scale(list, from, to, { fold = true, zoom = [0, 100] } = {}) {
     return zoomed(part.x0 + (size ? ((Math.min(moment, part.to) - part.from) / size) * (part.x1 - part.x0) : 0));
   };
   const shown = parts.map((each) => ({ ...each, x0: zoomed(each.x0), x1: zoomed(each.x1) })).filter((each) => each.x1 > 0 && each.x0 < 100);
-  return { place, folds: shown.filter((each) => each.fold), ticks: ticks(shown, from), end: zoomed(WIDE) };
+  return { place, folds: shown.filter((each) => each.fold), ticks: ticks(shown, from, to), end: zoomed(WIDE) };
 }
 
-function ticks(parts, from) {
+// Of a run of less than a minute ticks count from its begin; of a longer one they are times of the day.
+function ticks(parts, from, to) {
   const found = [];
+  const short = to - from < 6e4;
   for (const part of parts.filter((each) => !each.fold && each.x1 - each.x0 > 6)) {
     const long = (part.to - part.from) / ((part.x1 - part.x0) / 12);
     const step = STEPS.find((each) => each >= long) ?? STEPS.at(-1);
-    const zone = step >= 6e4 ? new Date(part.from).getTimezoneOffset() * 6e4 : from;
+    const since = step < 1000 || short; // of a step below a second a time of the day says nothing
+    const zone = since ? from : new Date(part.from).getTimezoneOffset() * 6e4;
     for (let at = Math.ceil((part.from - zone) / step) * step + zone; at < part.to; at += step) {
       const x = part.x0 + ((at - part.from) / (part.to - part.from)) * (part.x1 - part.x0);
-      if (x > 1 && x < 99) found.push({ at, x, step });
+      if (x > 1 && x < 99) found.push({ at, x, step, since });
     }
   }
   return found;

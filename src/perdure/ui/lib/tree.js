@@ -74,7 +74,7 @@ export function rows(node, { turned, selected = "", more = () => null, depth = 0
     const location = of ? `${of}: ${kid.path}` : kid.path;
     const can = kid.kids.length > 0 || (last?.child && last.kind === "child");
     const open = can && ((turned.has(location) !== (!kid.loop && kid.kids.length > 0)) || (!of && selected !== "" && holds(kid, selected)));
-    const all = kid.own.length ? kid.own : inside(kid);
+    const all = kid.own.length ? kid.own : (kid.all ??= inside(kid));
     found.push({ location, name: kid.name, depth, attempts: all, pauses: kid.pauses, scope: !kid.own.length, loop: kid.loop, of: kid.kids.length, can, open, foreign: of });
     if (!open) continue;
     rows(kid, { turned, selected, more, depth: depth + 1, of }, found);

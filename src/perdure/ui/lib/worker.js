@@ -1,5 +1,5 @@
 // One stream for all tabs of a browser: HTTP/1.1 allows six connections. Tabs say which channels they watch.
-const NAMES = ["entry", "head", "task", "count", "gap", "live", "notice", "bye"];
+const NAMES = ["entry", "head", "task", "count", "frame", "gap", "live", "notice", "bye"];
 const readers = new Map(); // by a name of its own: { port, channels, fresh, bad }
 let source = null;
 let opened = "";
@@ -10,6 +10,7 @@ let later = null;
 const fits = ({ channels }, name, data) =>
   channels.some((each) => {
     if (name === "count") return each === "fleet";
+    if (name === "frame") return each === `frames:${data.id}`;
     if (name === "task") return each === "tasks:mine";
     if (name === "head" && data.filter !== undefined) return each === `list:${data.filter}`;
     if (each.startsWith("bulk:")) return data.id === `perdure.bulk/${each.slice(5)}`;

@@ -5,6 +5,7 @@ import { ago, clock, count, figure, quoted, shortly, span, visible, weekday } fr
 import { href } from "../lib/router.js";
 import { Bones, Cmd, Empty, Icon, Id, Status, Trouble, operates, useLoaded, useTick } from "../lib/parts.js";
 import { BulkDialog } from "../lib/bulk.js";
+import { ask } from "../lib/palette.js";
 import { Spark, Strips } from "../lib/strips.js";
 import { calm, watch } from "../lib/stream.js";
 
@@ -27,8 +28,9 @@ async function load(me) {
   return { facets: facets.items, stuck, bad: bad.items, late: late.items, fleet, workflows: workflows.items, oldest, bulks: bulks.items.filter((each) => each.refused.length && Date.parse(each.started_at) > Date.now() - DAY) };
 }
 
+const yesterday = () => `${new Date(Date.now() - DAY).toISOString().slice(0, 16)}Z`;
 // The words of a filter for the instances of one workflow, of one status; those that have ended: since a day.
-const words = (status, workflow = "") => [`status:${status}`, workflow && `workflow:${quoted(workflow)}`, ENDED.has(status) && `ended>${new Date(Date.now() - DAY).toISOString().slice(0, 16)}Z`].filter(Boolean).join(" ");
+const words = (status, workflow = "") => [`status:${status}`, workflow && `workflow:${quoted(workflow)}`, ENDED.has(status) && `ended>${yesterday()}`].filter(Boolean).join(" ");
 
 export default function Dashboard({ setLive, me }) {
   const { value, error, again } = useLoaded(() => load(me), []);
@@ -47,7 +49,7 @@ export default function Dashboard({ setLive, me }) {
   const startable = value.workflows.find((each) => !each.can_start);
   return html`
 <div class="head"><h1>Dashboard</h1><span class="muted">${weekday(new Date())} ${new Date().getFullYear()}, ${clock(new Date()).slice(0, 5)}</span>
-  <div class="end">${startable && html`<a class="btn" href=${href(`/workflows/${part(startable.name)}`, { start: 1 })}><${Icon} name="plus" />Start an instance…</a>`}</div></div>
+  <div class="end">${startable && html`<button class="btn" type="button" onClick=${() => ask("Start ")}><${Icon} name="plus" />Start an instance…</button>`}</div></div>
 <nav class="totals" aria-label="Instances by status">${STATUSES.map((status) => {
     const n = total(status);
     const inner = html`<${Status} of=${status} /><span class=${`fig${n ? "" : " zero"}${status === "stuck" && n ? " hot" : ""}`}>${figure(n)}</span><small>${says[status]}</small>`;
@@ -59,7 +61,7 @@ export default function Dashboard({ setLive, me }) {
   <${Runs} workflows=${value.workflows} total=${total} by=${by} />
 </div>
 <div class="stack far">
-  ${rates.value && html`<${Strips} of=${rates.value} />`}
+  ${rates.value && html`<${Strips} of=${rates.value} lists=${{ starts: `started>${yesterday()}`, ends: [...ENDED].map((each) => `status:${each}`).join(" ") + ` ended>${yesterday()}`, failures: words("failed") }} />`}
   <${Fleet} fleet=${value.fleet} />
   <section class="sect" aria-labelledby="h-last"><div class="sect-head"><h2 id="h-last">Last ended badly</h2><span class="end"><a href=${href("/instances", { q: "status:failed status:cancelled" })}>All</a></span></div>
     ${value.bad.length ? html`<table class="ledger flush ended"><tbody>${value.bad.map((each) => html`<tr key=${each.instance}><td class="nowrap"><${Status} of=${each.status} /></td><td class="cut"><${Id} id=${each.id} of=${each.workflow} row=${true} /></td><td class="num muted" title=${each.reason}>${shortly(each.changed_at)}</td></tr>`)}</tbody></table>` : html`<p class="muted">Nothing did.</p>`}

@@ -1,6 +1,6 @@
 // One instance: why it waits, what was done, and the record of it.
 import { html, useEffect, useRef, useState } from "../lib/html.js";
-import { get, instancePath, send } from "../lib/api.js";
+import { get, instancePath, part, send } from "../lib/api.js";
 import { ago, command, count, figure, moment, quoted, span, visible } from "../lib/format.js";
 import { go, href, set } from "../lib/router.js";
 import { Bones, Cmd, Copy, Icon, Id, Json, Shape, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
@@ -9,7 +9,8 @@ import { calm, watch } from "../lib/stream.js";
 import { Data } from "../lib/data.js";
 import { Alike, Errors } from "../lib/errors.js";
 import { Drawing } from "../lib/drawing.js";
-import { Operations } from "../lib/operations.js";
+import { Form, checked, initial } from "../lib/form.js";
+import { Operations, Said } from "../lib/operations.js";
 import { Journal } from "../lib/journal.js";
 import { offer } from "../lib/palette.js";
 import { Sentence } from "../lib/reasons.js";
@@ -33,6 +34,7 @@ export default function Instance({ rest: id, query, setLive }) {
   const open = Object.entries(value?.kin ?? {}).filter(([, status]) => ["running", "waiting", "stuck"].includes(status)).map(([child]) => `instance:${child}`).slice(0, 8);
   const there = Boolean(value);
   useEffect(() => (there ? watch([`instance:${id}`, ...open], calm(again, 300), setLive) : undefined), [id, open.join(), there]);
+  const heard = useFrames(show_id(value), value?.operations.some((each) => each.kind === "step" && !each.closed && each.status === "running"));
   useTick(5000);
   const entry = Number(query.get("entry") ?? 0) || 0;
   const total = value?.show.entries ?? 0;
@@ -43,7 +45,7 @@ export default function Instance({ rest: id, query, setLive }) {
     if (value.show.may[query.get("do")] === "") setVerb({ name: query.get("do"), given: { answered: setAnswer }, entries: value.show.entries });
     set({ do: "" });
   }, [there, query.get("do")]);
-  if (!value) return error ? html`<${Trouble} error=${error} again=${again} />` : html`<${Bones} />`;
+  if (!value) return error ? html`<${Trouble} error=${error} again=${again}>${error.status === 404 && html`<a class="btn" href=${href("/instances")}>All instances</a>`}<//>` : html`<${Bones} />`;
   const { why, history } = value;
   const past = travels && then.value?.entry === entry ? then.value : null;
   const show = past ? { ...value.show, status: past.status, published: past.published, state: past.state ?? (value.show.noun === "cell" ? undefined : value.show.state), result: past.result, error: past.error, ended_at: null } : value.show;
@@ -55,11 +57,33 @@ export default function Instance({ rest: id, query, setLive }) {
   ${answer && html`<section class="sheet card" role="status"><header><h3>its answer</h3><span class="end"><button class="copy" type="button" aria-label="Close" onClick=${() => setAnswer(null)}><${Icon} name="close" /></button></span></header><div class="part"><${Json} value=${answer.answer} /></div></section>`}
   <${Travel} show=${value.show} history=${history} entry=${entry} past=${past} act=${act} />
   ${then.error && travels && html`<${Trouble} error=${then.error} />`}
-  <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} kin=${past ? {} : value.kin} total=${past ? operations.length : value.total} first=${value.drawn.picture} />
-  ${!travels && show.noun === "graph" && html`<${Report} id=${id} show=${show} first=${value.drawn.report} />`}
+  <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} kin=${past ? {} : value.kin} heard=${past ? {} : heard} total=${past ? operations.length : value.total} first=${value.drawn.picture} />
+  ${!travels && show.noun === "graph" && html`<${Report} id=${id} show=${show} heard=${heard} first=${value.drawn.report} />`}
   ${!travels && show.noun === "playbook" && html`<${Marking} id=${id} show=${show} act=${act} first=${value.drawn.marking} />`}
   <${Records} show=${show} why=${why} act=${act} history=${history} operations=${operations} query=${query} limit=${travels ? entry : 0} />
-</div>${verb && html`<${Act} ...${verb} id=${show.id} stuck=${value.show.stuck_at} places=${[...new Set(operations.map((each) => each.location))].filter((each) => !each.includes("backoff#")).slice(-200)} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
+</div>${verb && html`<${Act} ...${verb} id=${show.id} waits=${show.waiting} stuck=${value.show.stuck_at} places=${[...new Set(operations.map((each) => each.location))].filter((each) => !each.includes("backoff#")).slice(-200)} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
+}
+
+const show_id = (value) => value?.show.id ?? "";
+
+const SAID = 2000; // of what a step sends its end is kept
+
+// What running steps say, by location. It is drawn four times a second, however often they speak.
+function useFrames(id, runs) {
+  const [heard, setHeard] = useState({});
+  useEffect(() => {
+    if (!runs) return setHeard({});
+    const found = {};
+    const draw = calm(() => setHeard({ ...found }), 250);
+    return watch([`frames:${id}`], (name, frame) => {
+      if (name !== "frame") return;
+      const last = found[frame.location]?.attempt === frame.attempt ? found[frame.location] : { attempt: frame.attempt };
+      const { done, total, note, chunk } = frame;
+      found[frame.location] = frame.kind === "progress" ? { ...last, done, total, note } : { ...last, text: `${last.text ?? ""}${typeof chunk === "string" ? chunk : `${JSON.stringify(chunk)}\n`}`.slice(-SAID) };
+      draw();
+    });
+  }, [id, runs]);
+  return heard;
 }
 
 const OPERATIONS = 10000; // of more, the last ones are read
@@ -120,18 +144,21 @@ function button(show, act, advice, reason) {
     return html`<a class="btn" href=${href(task ? `/tasks/${task}` : "/tasks", { view: "all" })}><${Icon} name="task" />${task ? "Open the task" : "Open tasks"}</a>`;
   }
   if (advice.command[0] === "playbooks" && advice.command[1] === "patch" && show.may.send === "") return html`<button class="btn first" type="button" onClick=${() => act("patch", { words: advice.command.slice(3) })}><${Icon} name="settle" />Patch…</button>`;
+  if (advice.command[0] === "why") return html`<a class="btn" href=${href(`/instances/${part(advice.command[1])}`)}><${Icon} name="child" />Open the child</a>`;
+  if (advice.command[0] === "cells" && advice.command[1] === "send" && show.may.tag === "") return html`<a class="btn" href=${href("/world", { do: "send" })}><${Icon} name="send" />Send an event…</a>`;
   const [verb, , ...words] = advice.command;
   if (!LABELS[verb] || show.may[verb] !== "") return null;
   const location = reason.waiting?.location ?? words[0];
   const given = verb === "send" ? { name: words[0] === "NAME" ? "" : words[0] } : verb === "settle" ? { location, as: words[1] } : { location };
-  return html`<button class=${`btn${verb === "settle" || (verb === "retry" && show.may.settle !== "") ? " first" : ""}`} type="button" onClick=${() => act(verb, given)}><${Icon} name=${verb} />${LABELS[verb]}</button>`;
+  return html`<button class=${`btn${verb === "settle" || (verb === "retry" && show.may.settle !== "") ? " first" : ""}`} type="button" onClick=${() => act(verb, given)}><${Icon} name=${verb} />${verb === "send" && given.name ? `Send ${visible(given.name).slice(0, 24)}…` : LABELS[verb]}</button>`;
 }
 
 // One button a verb.
 const buttons = (show, act, reason) => [...new Map(reason.todo.map((advice) => [advice.command[0], advice]).reverse()).values()].reverse().map((advice) => button(show, act, advice, reason));
 const Ways = ({ show, why, act }) => why.reasons.flatMap((reason) => buttons(show, act, reason));
 
-const named = (reason, show) => [reason.waiting?.location, ...(reason.waiting?.what.split(", ") ?? []), show.stuck_at, show.workflow, show.version, ...reason.todo.flatMap((advice) => advice.command.slice(1).filter((word) => /^[a-z]/i.test(word)))];
+const last = (location) => location?.split("/").at(-1).split(":").at(-1).replace(/#\d+$/, "");
+const named = (reason, show) => [reason.waiting?.location, ...(reason.waiting?.location.split("/").map(last) ?? []), ...reason.todo.filter((advice) => advice.command[1] === "patch").flatMap((advice) => advice.command.slice(3).map((word) => `ctx.${word.split("=")[0]}`)), ...(reason.waiting?.what.split(", ") ?? []), show.stuck_at, show.workflow, show.version, ...reason.todo.flatMap((advice) => advice.command.slice(1).filter((word) => /^[a-z]/i.test(word)))];
 
 const CODE = /^\s*(if|else|await|async|with|for|return|perdure)\b.*[(:.]/;
 
@@ -149,7 +176,7 @@ function Why({ show, why, act }) {
     const [ink, shape] = SHAPES[reason.kind] ?? ["waiting", "waiting"];
     return html`<li><span class=${`no st st-${ink}`}><${Shape} name=${reason.kind === "stuck" && show.error?.type === "OutcomeUnknown" ? "unknown" : shape} /></span><div class="say"><p><${Sentence} text=${reason.text} names=${named(reason, show)} /></p>
       ${reason.todo.map((advice) => html`<div class="way">${advice.text && html`<${Advice} of=${advice} />`}${advice.command.length > 0 && html`<${Cmd} text=${command(...advice.command)} />`}</div>`)}</div>
-      <div class="do">${buttons(show, act, reason)}</div></li>`;
+      <div class="do">${buttons(show, act, reason)}${reason.waiting?.job && html`<a class="btn" href=${href(`/queues/${part(reason.waiting.job.queue)}`)}><${Icon} name="right" />Queue ${visible(reason.waiting.job.queue)}</a>`}</div></li>`;
   })}</ol></section>`;
 }
 
@@ -191,11 +218,11 @@ const ENDED = { completed: "ok", partial: "ok", failed: "error", cancelled: "can
 const used = (of) => Object.entries(of ?? {}).map(([name, n]) => (name === "wall" ? span(n * 1000) : `${figure(n)} ${name}`)).join(", ");
 
 // The nodes of a graph: what became of each, what it used of its budget, whether its result is trusted, what was denied.
-function Report({ id, show, first }) {
+function Report({ id, show, heard, first }) {
   const { value, error } = useLoaded(() => get(instancePath(id, "report")), [id, show.entries], first);
   if (!value) return error ? html`<p class="muted">${error.message}</p>` : html`<${Bones} rows=${4} />`;
   return html`<section class="sect nodes" aria-label="Nodes"><div class="sect-head"><h2>Nodes</h2><span class="muted">${value.nodes.length}${used(value.used) && `, ${used(value.used)} used`}</span></div><div class="scroll"><table class="ledger flush"><thead><tr><th>node</th><th>outcome</th><th>reason</th><th>trust</th><th class="num">used</th><th class="num">runs</th><th class="num">opened</th></tr></thead><tbody>
-    ${value.nodes.map((row) => html`<tr key=${row.node}><td class="mono" title=${row.submitter ? `submitted by ${row.submitter}` : null}>${visible(row.node)}</td><td class="nowrap"><${Status} of=${row.outcome ? ENDED[row.outcome] ?? row.outcome : row.status === "open" ? "running" : "none"} /></td><td class="second">${visible(row.reason ?? "")}</td><td class=${row.trust === "trusted" ? "muted" : "st-stuck"}>${visible(row.trust ?? "")}</td><td class="num">${used(row.used)}</td><td class="num">${row.attempts}</td><td class="num muted">${row.opened_at ? moment(row.opened_at) : ""}</td></tr>`)}</tbody></table></div>
+    ${value.nodes.map((row) => html`<tr key=${row.node}><td class="mono" title=${row.submitter ? `submitted by ${row.submitter}` : null}>${visible(row.node)}</td><td class="nowrap"><${Status} of=${row.outcome ? ENDED[row.outcome] ?? row.outcome : row.status === "open" ? "running" : "none"} /></td><td class="second">${heard[row.node] && row.status === "open" ? html`<${Said} of=${heard[row.node]} />` : visible(row.reason ?? "")}</td><td class=${row.trust === "trusted" ? "muted" : "st-stuck"}>${visible(row.trust ?? "")}</td><td class="num">${used(row.used)}</td><td class="num">${row.attempts}</td><td class="num muted">${row.opened_at ? moment(row.opened_at) : ""}</td></tr>`)}</tbody></table></div>
     ${value.denials.length > 0 && html`<div class="sect-head"><h2>Denied</h2><span class="muted">${value.denials.length}</span></div><table class="ledger flush"><tbody>${value.denials.map((each) => html`<tr>${Object.values(each).map((text) => html`<td>${visible(typeof text === "string" ? text : JSON.stringify(text))}</td>`)}</tr>`)}</tbody></table>`}</section>`;
 }
 
@@ -203,7 +230,7 @@ function Report({ id, show, first }) {
 function Marking({ id, show, act, first }) {
   const { value } = useLoaded(() => marking(id), [id, show.entries], first);
   if (!value || (!value.tokens.tokens.length && value.ctx.state === null)) return null;
-  return html`<div class="data-grid"><section class="sheet card" aria-label="Tokens"><header><h3>tokens</h3><span class="end muted">${Object.entries(value.tokens.counts).filter(([, n]) => n).map(([name, n]) => `${n} ${name}`).join(", ")}</span></header><div class="part"><table class="tries"><thead><tr><th>token</th><th>step</th><th>state</th></tr></thead><tbody>${value.tokens.tokens.map((each) => html`<tr><td class="mono">${each.id}</td><td class="mono">${visible(each.step)}</td><td>${visible(each.state)}</td></tr>`)}</tbody></table></div></section>
+  return html`<div class="data-grid"><section class="sheet card" aria-label="Tokens"><header><h3>tokens</h3><span class="end muted">${Object.entries(value.tokens.counts).filter(([, n]) => n).map(([name, n]) => `${n} ${name}`).join(", ")}</span></header><div class="part">${value.tokens.tokens.length === 0 ? html`<p class="muted">None is left.</p>` : html`<table class="tries"><thead><tr><th>token</th><th>step</th><th>state</th></tr></thead><tbody>${value.tokens.tokens.map((each) => html`<tr><td class="mono">${each.id}</td><td class="mono">${visible(each.step)}</td><td>${visible(each.state)}</td></tr>`)}</tbody></table>`}</div></section>
     <section class="sheet card" aria-label="ctx"><header><h3>ctx</h3><span class="end">${value.ctx.ctx_version !== null && html`<span class="muted">version ${value.ctx.ctx_version}</span>`}${show.may.send === "" && value.ctx.state !== null && html`<button class="btn small" type="button" onClick=${() => act("patch", { words: Object.entries(value.ctx.state).slice(0, 1).map(([name, each]) => `${name}=${JSON.stringify(each)}`) })}>Patch…</button>`}</span></header><div class="part"><${Json} value=${value.ctx.state} /></div></section></div>`;
 }
 
@@ -212,19 +239,21 @@ function Marking({ id, show, act, first }) {
 function Records({ show, why, act, history, operations, query, limit }) {
   const errors = operations.filter((each) => each.error);
   const tab = query.get("tab") ?? "journal";
-  const values = valuesOf(show);
+  const values = valuesOf(show, limit ? [] : why.reasons);
   const tabs = [["journal", "Journal", limit || history.entries], ["data", "Data", values.length], ["errors", "Errors", errors.length + (show.error ? 1 : 0)]];
   return html`<section class="sect" aria-label="Records"><div class="tabs" role="tablist" aria-label="Records">${tabs.map(([name, text, n]) => html`<a href=${href(location.pathname.slice(document.body.dataset.root.length), { ...Object.fromEntries(query), tab: name })} role="tab" aria-selected=${tab === name}>${text} <span class="n">${n}</span></a>`)}</div>
   ${tab === "journal" ? html`<${Journal} history=${history} show=${show} operations=${operations} query=${query} limit=${limit} />` : tab === "data" ? html`<${Data} values=${values} query=${query} whole=${(name) => whole(show.id, limit, name)} />` : html`<${Errors} show=${show} errors=${errors} ways=${limit ? null : html`<${Ways} show=${show} why=${why} act=${act} />`} />`}</section>`;
 }
 
 // The values that the page shows, by name.
-function valuesOf(show) {
+function valuesOf(show, reasons) {
   const found = show.noun === "cell" ? [] : [{ name: "input", note: "recorded at the start", value: show.input }];
   if (show.status === "completed") found.push({ name: "result", note: "what it returned", value: show.result });
   if (show.state !== undefined) found.push({ name: "state", note: "now", value: show.state });
   if (Object.keys(show.tags).length) found.push({ name: "tags", note: "found by filters", value: show.tags });
   for (const [name, value] of Object.entries(show.published)) found.push({ name, note: "published", value });
+  const mail = reasons.filter((each) => each.kind === "undelivered").map((each) => each.text.slice(each.text.indexOf(": ") + 2));
+  if (mail.length) found.push({ name: "mailbox", note: "came, and was not taken yet", value: mail });
   return found;
 }
 
@@ -235,7 +264,7 @@ async function whole(id, entry, name) {
 
 // ---- what can be done, each with its command
 
-function Act({ name, given, id, entries, stuck, places, close }) {
+function Act({ name, given, id, waits, entries, stuck, places, close }) {
   const last = useRef(entries);
   const on = (verb) => instancePath(id, verb);
   const reason = { name: "reason", label: "Reason", optional: true, help: "Recorded in the journal, with your name." };
@@ -243,7 +272,7 @@ function Act({ name, given, id, entries, stuck, places, close }) {
   const why = (g) => ({ "if-match": `"${last.current}"`, ...(g.reason ? { "x-reason": g.reason } : {}) });
   const parsed = (text) => (text?.trim() ? JSON.parse(text) : null);
   const post = (verb, body) => (g, plan) => ["POST", on(verb), { ...body(g), ...(plan ? { plan } : {}) }, why(g)];
-  const dry = (verb, body) => (g) => send("POST", on(verb), { ...body(g), dry_run: true });
+  const dry = (verb, body) => async (g) => send("POST", on(verb), { ...body(g), dry_run: true });
   const moved = async () => {
     const found = await get(on("history"), { after: last.current, limit: 20 });
     last.current = found.entries;
@@ -257,9 +286,14 @@ function Act({ name, given, id, entries, stuck, places, close }) {
     fork: (g) => ({ location: g.location, key: g.key || null, edit: parsed(g.edit) ?? {} }),
     cancel: (g) => ({ reason: g.reason ?? "" }),
   };
+  const messages = [...new Set(waits.filter((open) => open.kind === "wait").map((open) => open.what))];
+  const schema = (g) => waits.find((open) => open.kind === "wait" && open.what === g.name)?.schema;
+  const filled = (g) => checked(schema(g), g.filled ?? initial(schema(g)));
+  const said = (g) => (schema(g) ? filled(g)[0] : parsed(g.body));
+  const form = (g) => schema(g) && { wrong: () => filled(g)[1], view: (edit, problems) => html`<${Form} schema=${schema(g)} value=${g.filled ?? initial(schema(g))} change=${(value) => edit("filled", value)} problems=${problems} />` };
   const spec = {
-    send: { title: `Send a message to ${id}`, label: "Send", fields: [{ name: "name", label: "Name", value: given.name }, { name: "body", label: "Body, as JSON", json: true, optional: true, value: given.name === "ctx" ? '{"set": {}}' : "{}" }],
-      cmd: (g) => command("send", id, g.name || "NAME", g.body || "null"), request: (g) => ["POST", on("messages"), { name: g.name, body: parsed(g.body) }] },
+    send: { title: `Send a message to ${id}`, label: "Send", fields: [{ name: "name", label: "Name", value: given.name ?? (messages.length === 1 ? messages[0] : ""), suggest: messages }, { name: "body", label: "Body, as JSON", json: true, optional: true, form, value: given.name === "ctx" ? '{"set": {}}' : "{}" }],
+      cmd: (g) => command("send", id, g.name || "NAME", schema(g) ? JSON.stringify(said(g)) : g.body || "null"), request: (g) => ["POST", on("messages"), { name: g.name, body: said(g) }] },
     ask: { title: `Ask ${id}`, label: "Ask", says: "A message whose answer is waited for, at most ten seconds.", fields: [{ name: "name", label: "Name" }, { name: "body", label: "Body, as JSON", json: true, optional: true, value: "null" }],
       request: (g) => ["POST", on("ask"), { name: g.name, body: parsed(g.body) }], run: async (g) => given.answered(await send("POST", on("ask"), { name: g.name, body: parsed(g.body) })) },
     patch: { title: `Patch ctx of ${id}`, says: "The values of ctx change, and gates that read them are looked at again.", label: "Patch", fields: [{ name: "set", label: "Values, as JSON by key", json: true, value: patched(given.words) }, reason],
@@ -270,12 +304,12 @@ function Act({ name, given, id, entries, stuck, places, close }) {
     wake: { title: `Wake ${id}`, says: `Its ${given.location ? `sleep at ${given.location}` : "sleeps"} ends now.`, label: "Wake", fields: [reason], cmd: () => command("wake", id, ...(given.location ? [given.location] : [])),
       request: post("wake", () => ({ location: given.location ?? "" })) },
     retry: { title: `Retry ${id}`, says: "It goes on where it stopped; what failed is done again, what is done stays done.", label: "Retry", fields: [reason], cmd: () => command("retry", id), preview: dry("retry", BODY.retry), request: post("retry", BODY.retry) },
-    settle: { title: `Settle a step of ${id}`, says: "You say what happened. The flow goes on as if the step had answered so.", label: "Settle", fields: [place, { name: "as", label: "It ended", options: ["ok", "error"], value: given.as ?? "ok", dry: true }, { name: "value", label: "Result as JSON, or the error's text", long: true, optional: true }, reason],
-      cmd: (g) => command("settle", id, g.location, g.as, ...(g.value ? [g.value] : [])), request: post("settle", BODY.settle) },
+    settle: { title: `Settle a step of ${id}`, says: "You say what happened. The flow goes on as if the step had answered so.", label: "Settle", fields: [place, { name: "as", label: "It ended", options: ["ok", "error"], value: given.as ?? "ok", dry: true }, { name: "value", label: "Result as JSON, or the error's text", dry: true, optional: true }, reason],
+      preview: dry("settle", BODY.settle), cmd: (g) => command("settle", id, g.location, g.as, ...(g.value ? [g.value] : [])), request: post("settle", BODY.settle) },
     rewind: { title: `Rewind ${id}`, says: "The operation at this location and all that came after it are dropped and done again. What came before stays.", label: "Rewind", risk: true, fields: [place, reason],
       preview: (g) => (g.location ? dry("rewind", BODY.rewind)(g) : Promise.resolve(null)), cmd: (g) => command("rewind", id, g.location || "LOCATION"), request: post("rewind", BODY.rewind) },
-    fork: { title: `Fork ${id}`, says: "Another instance starts with the same past up to this location, and goes on from there. This one stays as it is.", label: "Fork", fields: [place, { name: "key", label: "Key of the new one", optional: true }, { name: "edit", label: "Other values for earlier steps, as JSON by location", json: true, optional: true, value: "{}" }],
-      cmd: (g) => command("fork", id, g.location || "LOCATION", ...(g.key ? ["--key", g.key] : [])), request: post("fork", BODY.fork),
+    fork: { title: `Fork ${id}`, says: "Another instance starts with the same past up to this location, and goes on from there. This one stays as it is.", label: "Fork", fields: [place, { name: "key", label: "Key of the new one", optional: true, dry: true }, { name: "edit", label: "Other values for earlier steps, as JSON by location", json: true, optional: true, dry: true, value: "{}" }],
+      preview: (g) => (g.location ? dry("fork", BODY.fork)(g) : Promise.resolve(null)), cmd: (g) => command("fork", id, g.location || "LOCATION", ...(g.key ? ["--key", g.key] : [])), request: post("fork", BODY.fork),
       run: async (g) => { const made = await send("POST", on("fork"), BODY.fork(g)); go(href(`/instances/${made.id}`)); } },
     cancel: { title: `Cancel ${id}`, says: "It is asked to stop: it may clean up, and can only end cancelled. This cannot be taken back.", label: "Cancel it", risk: true, fields: [{ ...reason, optional: true }],
       preview: dry("cancel", BODY.cancel), cmd: (g) => command("cancel", id, ...words(g)), request: post("cancel", BODY.cancel) },

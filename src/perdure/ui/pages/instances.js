@@ -7,19 +7,20 @@ import { Bones, Cmd, Empty, Icon, Id, Menu, Status, Trouble, operates, useLoaded
 import { BulkDialog, VERBS } from "../lib/bulk.js";
 import { Chips, STATUSES, words } from "../lib/filter.js";
 import { Dialog } from "../lib/dialog.js";
-import { offer } from "../lib/palette.js";
+import { ask, offer } from "../lib/palette.js";
 import { Reason } from "../lib/reasons.js";
 import { calm, watch } from "../lib/stream.js";
 import { useWindow } from "../lib/window.js";
 
 const PAGE = 200;
 const COLUMNS = {
-  version: ["version", (each) => html`<span class="mono">${visible(each.version)}</span>`],
+  version: ["version", (each) => html`<span class="mono" title=${each.version}>${visible(each.version)}</span>`],
   started_at: ["started", (each) => html`<span title=${each.started_at}>${moment(each.started_at)}</span>`],
   changed_at: ["changed", (each) => html`<span title=${String(each.changed_at)}>${ago(each.changed_at)}</span>`],
   ended_at: ["ended", (each) => (each.ended_at ? moment(each.ended_at) : "")],
   instance: ["number", (each) => html`<span class="mono">@${each.instance}</span>`],
 };
+const kind = (name) => (name.startsWith("tag.") ? "c-tag" : name === "version" ? "c-ver" : "c-t num");
 const USUAL = ["started_at", "changed_at"];
 
 const ORDERS = { "-started": "newest first", started: "oldest first", "-changed": "last changed first" };
@@ -72,7 +73,7 @@ export default function Instances({ query, setLive, me }) {
   return html`
 <div class="head"><h1>Instances</h1>${value && html`<span class="muted">${figure(value.count)} match${q ? `, of ${figure(value.facets.reduce((sum, each) => sum + each.count, 0))}` : ""}</span>`}
   <div class="end">${operates(me) && html`<a class="btn quiet" href=${href("/bulk")}>Bulks</a>`}<${Menu} label="Export">${["csv", "jsonl"].map((format) => html`<a href=${exported(q, format, columns)} download>${format === "csv" ? "As CSV" : "As JSON lines"}</a>`)}<//>
-  ${acts && html`<a class="btn" href=${href("/workflows")}><${Icon} name="plus" />Start…</a>`}</div></div>
+  ${acts && html`<button class="btn" type="button" onClick=${() => ask("Start ")}><${Icon} name="plus" />Start…</button>`}</div></div>
 <div class="stack near">
 <${Bookmarks} q=${q} columns=${columns} usual=${!query.has("cols")} me=${me} />
 <form class="query" role="search" onSubmit=${(event) => { event.preventDefault(); set({ q: text }); }}>
@@ -111,13 +112,13 @@ function Rows({ items, nouns, columns, count, acts, picked, pick, page, further,
   const wide = 3 + columns.length + (acts ? 1 : 0);
   const has = (name) => columns.includes(name);
   return html`<table class="ledger inst" ref=${box} aria-rowcount=${typeof count === "number" ? count : -1}>
-  <thead><tr>${acts && html`<th class="c-x"><input type="checkbox" checked=${all} aria-label="Select the rows that are here" onChange=${() => page(!all)} /></th>`}<th class="c-st">status</th><th class="c-id">instance</th><th>why</th>${columns.map((name) => (name === "started_at" ? html`<th class="c-t num" aria-sort=${order === "started" ? "ascending" : order === "-started" ? "descending" : "none"}><button class="plain" type="button" title=${order === "started" ? "Newest first" : "Oldest first"} onClick=${() => set({ order: order === "started" ? "" : "started" })}>started <span class="arrow" aria-hidden="true">${order === "started" ? "↑" : order === "-started" ? "↓" : ""}</span></button></th>` : html`<th class=${name.startsWith("tag.") ? "c-tag" : "c-t num"} aria-sort=${name === "changed_at" && order === "-changed" ? "descending" : null}>${visible(COLUMNS[name]?.[0] ?? name.replace("tag.", ""))}${name === "changed_at" && order === "-changed" && html` <span class="arrow" aria-hidden="true">↓</span>`}</th>`))}</tr></thead>
+  <thead><tr>${acts && html`<th class="c-x"><input type="checkbox" checked=${all} aria-label="Select the rows that are here" onChange=${() => page(!all)} /></th>`}<th class="c-st">status</th><th class="c-id">instance</th><th>why</th>${columns.map((name) => (name === "started_at" ? html`<th class="c-t num" aria-sort=${order === "started" ? "ascending" : order === "-started" ? "descending" : "none"}><button class="plain" type="button" title=${order === "started" ? "Newest first" : "Oldest first"} onClick=${() => set({ order: order === "started" ? "" : "started" })}>started <span class="arrow" aria-hidden="true">${order === "started" ? "↑" : order === "-started" ? "↓" : ""}</span></button></th>` : html`<th class=${kind(name)} aria-sort=${name === "changed_at" && order === "-changed" ? "descending" : null}>${visible(COLUMNS[name]?.[0] ?? name.replace("tag.", ""))}${name === "changed_at" && order === "-changed" && html` <span class="arrow" aria-hidden="true">↓</span>`}</th>`))}</tr></thead>
   <tbody>${above > 0 && html`<tr aria-hidden="true" class="gap"><td colspan=${wide} style=${{ height: `${above}px` }}></td></tr>`}
   ${items.slice(first, last).map((each, n) => { const id = `@${each.instance}`; const chosen = picked.all || picked.ids.has(id); const tags = Object.entries(each.tags).filter(([name]) => !has(`tag.${name}`)); return html`<tr key=${each.instance} aria-rowindex=${first + n + 2} aria-selected=${chosen ? "true" : null}>
     ${acts && html`<td class="c-x"><input type="checkbox" checked=${chosen} aria-label=${`Select ${each.id}`} onChange=${() => pick(id)} /></td>`}<td class="c-st"><${Status} of=${each.status} /></td>
     <td class="c-id"><${Id} id=${each.id} of=${each.workflow} row=${true} />${each.generation > 1 && html` <span class="muted">generation ${each.generation}</span>`}</td>
     <td class="why"><span title=${each.reason}><${Reason} of=${each} noun=${nouns[each.workflow]} /></span>${tags.length > 0 && html`<span class="tags">${tags.slice(0, 4).map(([name, value]) => html`<span class="tag">${visible(name)}:${visible(value)}</span>`)}</span>`}</td>
-    ${columns.map((name) => (name.startsWith("tag.") ? html`<td class="c-tag mono">${visible(each.tags[name.slice(4)] ?? "")}</td>` : html`<td class="c-t num second">${COLUMNS[name]?.[1](each)}</td>`))}</tr>`; })}
+    ${columns.map((name) => html`<td class=${`${kind(name)} second`}>${name.startsWith("tag.") ? html`<span class="mono" title=${visible(each.tags[name.slice(4)] ?? "")}>${visible(each.tags[name.slice(4)] ?? "")}</span>` : COLUMNS[name]?.[1](each)}</td>`)}</tr>`; })}
   ${below > 0 && html`<tr aria-hidden="true" class="gap"><td colspan=${wide} style=${{ height: `${below}px` }}></td></tr>`}</tbody></table>`;
 }
 

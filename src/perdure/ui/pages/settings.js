@@ -36,7 +36,7 @@ function Rights({ me }) {
   const why = new Map();
   for (const each of not) why.set(each.why, [...(why.get(each.why) ?? []), each.name]);
   return html`<section class="sect"><div class="sect-head"><h2>What you may do</h2><span class="muted">${may.length} of ${count(value.length, "verb")}${me.read_only ? "; this server is read-only" : ""}</span></div>
-    ${not.length === 0 ? html`<p class="st st-completed ok-line"><${Shape} name="completed" />Every verb, on the workflows of your grants.</p>` : html`<dl class="facts rights">${[...why].map(([text, names]) => html`<dt>${visible(text || "not for you")}</dt><dd><details><summary>${count(names.length, "verb")}</summary>${names.join(", ")}</details></dd>`)}</dl>`}</section>`;
+    ${not.length === 0 ? html`<p class="st st-completed ok-line"><${Shape} name="completed" />Every verb, on the workflows of your grants.</p>` : html`<dl class="facts rights">${[...why].map(([text, names]) => html`<dt>not ${count(names.length, "verb")}</dt><dd><details><summary>${visible(text || "not for you")}</summary><code>${names.join(", ")}</code></details></dd>`)}</dl>`}</section>`;
 }
 
 // The details of an entry in words: grants as they stand in the table.

@@ -3,7 +3,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/html.
 import { get, send } from "../lib/api.js";
 import { clock, command, count, figure, json, moment, span, visible } from "../lib/format.js";
 import { go, href } from "../lib/router.js";
-import { Bones, Cmd, Empty, Icon, Id, Json, Menu, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
+import { Bones, Cmd, Empty, Icon, Id, Json, Menu, Request, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
 import { offer } from "../lib/palette.js";
 import { calm, watch } from "../lib/stream.js";
 import { Dialog } from "../lib/dialog.js";
@@ -163,7 +163,7 @@ function Task({ id, me, next, changed, back, fresh }) {
     ${!task.form && may("complete") && html`<p class="second">No answer is asked for: it is done, or not yet.</p>`}
     ${may("complete") && html`<div class="finish"><button class="btn first" type="submit" value="next" disabled=${busy}>${task.quorum ? "Vote" : "Complete"}, then next task</button><button class="btn" type="submit" value="stay" disabled=${busy}>${task.quorum ? "Vote" : "Complete"}</button>
       ${drafted && html`<span class="draft muted">${kept === false ? "Too large to be kept as a draft." : kept ? `Draft kept in this browser, ${clock(kept).slice(0, 5)}.` : "A draft of this browser."} <button class="plain link" type="button" onClick=${discard}>Discard</button></span>`}</div>
-    <div class="wide-only"><h2 class="label">the same as a command</h2><${Cmd} text=${command("tasks", "complete", task.id, ...(task.form ? [plain.length > 400 ? "@answer.json" : plain] : []), ...(override ? ["--override"] : []), ...as(me, task))} /></div>`}</form>`}</section></div>
+    <div class="wide-only"><h2 class="label">the same as a command, and as a request</h2><${Cmd} text=${command("tasks", "complete", task.id, ...(task.form ? [plain.length > 400 ? "@answer.json" : plain] : []), ...(override ? ["--override"] : []), ...as(me, task))} />${plain.length <= 400 && html`<${Request} of=${["POST", `/tasks/${task.id}/-/complete`, { answer: task.form ? JSON.parse(plain) : null, ...(override ? { override } : {}) }]} />`}</div>`}</form>`}</section></div>
   ${asked && html`<${Dialog} title=${`${MORE[asked].label.replace("…", "")}: ${task.title}`} label=${MORE[asked].do} risk=${asked === "cancel"} says=${MORE[asked].says(task)} fields=${MORE[asked].fields(task)} cmd=${(g) => command("tasks", asked, task.id, ...MORE[asked].words(g, task), ...as(me, task))} request=${(g) => ["POST", `/tasks/${task.id}/-/${asked}`, MORE[asked].body(g, task)]} close=${(done) => { setAsked(null); if (done) { again(); changed(); } }} />`}</article>`;
 }
 

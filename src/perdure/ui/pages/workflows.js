@@ -95,7 +95,7 @@ function Workflow({ name, query, me, setLive }) {
     <${Versions} name=${name} of=${value} query=${query} me=${me} ask=${setAsked} writes=${writes} />
     <${Source} name=${name} versions=${value.versions} query=${query} path=${path} loaded=${source} />
   </div><aside class="stack">
-    <${Takes} of=${value} name=${name} />
+    <${Takes} of=${value} name=${name} version=${now?.version ?? ""} />
     <section class="sect"><div class="sect-head"><h2>Newest instances</h2><span class="end"><a href=${href("/instances", { q: `workflow:${name}` })}>All</a></span></div>
       ${items.length === 0 ? html`<p class="muted">None was started yet.</p>` : html`<table class="ledger flush"><tbody>${items.map((each) => html`<tr key=${each.instance}><td class="nowrap"><${Status} of=${each.status} /></td><td class="cut"><${Id} id=${each.id} of=${each.workflow} row=${true} /></td><td class="num muted nowrap">${ago(each.changed_at)}</td></tr>`)}</tbody></table>`}</section></aside></div>
   ${asked?.verb === "put" && html`<${Put} name=${name} kept=${source.value?.media === "application/yaml" ? source.value.text : ""} close=${(done) => { setAsked(null); if (done) { again(); source.again(); } }} />`}
@@ -119,14 +119,20 @@ function Versions({ name, of, query, me, ask, writes }) {
 }
 
 // What a start takes, and the command that starts one.
-function Takes({ of, name }) {
-  const parameters = Array.isArray(of.parameters) ? of.parameters : [];
+function Takes({ of, name, version }) {
+  const known = Array.isArray(of.parameters) ? of.parameters : [];
+  const untold = known.length > 0 && known.every((each) => !each.kinds?.length); // a definition has a schema instead of types
+  const { value } = useLoaded(() => (untold ? get(`/workflows/${part(name)}/-/${encodeURIComponent(version)}/form`).catch(() => null) : Promise.resolve(null)), [name, version, untold]);
+  if (untold && value === undefined) return null;
+  const properties = value?.schema?.properties ?? {};
+  const parameters = known.map((each) => (properties[each.name]?.type ? { ...each, type: properties[each.name].type, schema: properties[each.name] } : each));
   if (of.can_start !== "" && !parameters.length) return null;
   return html`<section class="sheet card"><header><h3>A start takes</h3></header><div class="part">${parameters.length === 0 ? html`<p class="muted">Its input is not described.</p>` : html`<dl class="facts">${parameters.map((each) => html`<dt class="mono">${visible(each.name)}</dt><dd><code>${visible(each.type)}</code>${"default" in each && html` <span class="muted">= ${visible(json(each.default))}</span>`}${each.way === "needed" ? "" : !("default" in each) ? html` <span class="muted">optional</span>` : ""}</dd>`)}</dl>`}</div>
     ${of.can_start === "" && html`<div class="part"><${Cmd} text=${command("start", name, "--input", json(Object.fromEntries(parameters.filter((each) => each.way === "needed").map((each) => [each.name, sample(each)]))))} /></div>`}</section>`;
 }
 
-const sample = (each) => ({ int: 0, float: 0, bool: false, str: "" })[each.kinds?.[0]] ?? (each.type?.startsWith("list") ? [] : null);
+const EMPTY = { int: 0, integer: 0, float: 0, number: 0, bool: false, boolean: false, str: "", string: "", array: [], object: {} };
+const sample = (each) => each.schema?.enum?.[0] ?? EMPTY[each.kinds?.[0] ?? each.type] ?? (each.type?.startsWith("list") ? [] : null);
 
 // The drawing of a version; on request with what became of it in one instance.
 function Picture({ name, version, query, items }) {

@@ -26,6 +26,8 @@ export default function World({ query, me, setLive }) {
   }, [entry]);
   useEffect(() => watch(["list:workflow:sys/world", "fleet"], calm(again, 2500), setLive), [entry]);
   useTick(15000);
+  const asked = query.get("do") === "send" && value?.manifest?.manifest; // by a link of another page
+  useEffect(() => { if (asked) { setDoing({ verb: "send", name: asked.routing[0]?.event }); set({ do: "" }); } }, [asked]);
   const trace = useLoaded(() => (event ? get(`/trace/${encodeURIComponent(event)}`) : Promise.resolve(null)), [event]);
   useEffect(() => setText(event), [event]);
   if (!value) return error ? html`<${Trouble} error=${error} again=${() => { again(); trace.again(); }} />` : html`<${Bones} />`;
