@@ -53,7 +53,7 @@ class Static:
         return self.page(request, "index.html", preload="\n".join(links))
 
     def _needed(self, page: str) -> list[str]:
-        if page not in self._graphs:
+        if page not in self._modules:
             found: dict[str, None] = {}
             ahead = ["main.js", *(name for name in [f"pages/{page}.js"] if name in self.files)]
             while ahead:
@@ -64,14 +64,14 @@ class Static:
                     ahead += [posixpath.normpath(posixpath.join(posixpath.dirname(name), each)) for each in near]
             if f"pages/{page}.js" not in self.files:
                 return [*found]  # any text may stand in an address: only pages are kept
-            self._graphs[page] = [*found]
-        return self._graphs[page]
+            self._modules[page] = [*found]
+        return self._modules[page]
 
     def _base(self, request: Request) -> str:
         return f"{request.root}/ui/{self.hash}"
 
     @cached_property
-    def _graphs(self) -> dict[str, list[str]]:
+    def _modules(self) -> dict[str, list[str]]:
         return {}
 
     def file(self, request: Request, name: str) -> Answer | None:
