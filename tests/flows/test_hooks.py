@@ -68,13 +68,13 @@ def test_each_attempt_of_a_step_tells_how_many_remain_and_when_the_next_one_come
     rig = same_in_every_rebuild(made(), drive=Rig.run)
 
     assert told(rig) == [
-        ("step", "ship", 1, 2, True, at(2), "ConnectionError"),
-        ("step", "ship", 2, 1, True, at(6), "ConnectionError"),
+        ("step", "ship", 1, 2, True, at(1), "ConnectionError"),
+        ("step", "ship", 2, 1, True, at(3), "ConnectionError"),
         ("step", "ship", 3, 0, False, None, "ConnectionError"),
         ("flow", "", 1, 0, False, None, "StepFailed"),
     ]
     assert str(rig.reports[0].problem) == (
-        "step 'ship' of flow/k failed; attempt 2 comes at 22:13:22: ConnectionError: the carrier is down"
+        "step 'ship' of flow/k failed; attempt 2 comes at 22:13:21: ConnectionError: the carrier is down"
     )
     assert str(rig.reports[3].problem).startswith("flow/k failed: StepFailed: step 'ship' was tried 3 times")
 

@@ -693,8 +693,8 @@ def backoffs(backoff: Backoff, retries: int) -> list[float]:
 
 
 def test_the_delay_before_the_next_attempt_grows_with_the_number_of_the_failed_one() -> None:
-    assert backoffs(Backoff(base=0.1, factor=2, max=30), 4) == pytest.approx([0.2, 0.4, 0.8, 1.6])
-    assert backoffs(Backoff(base=1, factor=3, max=10), 3) == pytest.approx([3, 9, 10])
+    assert backoffs(Backoff(base=0.1, factor=2, max=30), 4) == pytest.approx([0.1, 0.2, 0.4, 0.8])
+    assert backoffs(Backoff(base=1, factor=3, max=5), 3) == pytest.approx([1, 3, 5])
     assert Backoff(base=0.1, factor=10, max=30).seconds(100_000, lambda: 0.5) == 30
 
 

@@ -12,7 +12,7 @@ from perdure.errors import BadCall
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """The delay after the failure of attempt n is min(max, base * factor ** n) seconds.
+    """The delay after the failure of attempt n is min(max, base * factor ** (n - 1)) seconds: `base` after the first.
 
     `jitter` (0 to 1) shortens each delay by up to that share, from recorded entropy.
     """
@@ -31,7 +31,7 @@ class Backoff(msgspec.Struct, frozen=True):
 
     def seconds(self, attempt: int, dice: Callable[[], float]) -> float:
         try:
-            delay = min(self.max, self.base * self.factor**attempt)
+            delay = min(self.max, self.base * self.factor ** (attempt - 1))
         except OverflowError:
             delay = self.max
         return delay * (1 - self.jitter * dice()) if self.jitter else delay

@@ -159,8 +159,7 @@ def _failed(life: Life, branch: Branch, wait: Wait, error: StepError, *, retry: 
         branch.remember(wait)
         raise error
     dice = int.from_bytes(life.slice.moment.entropy()[:7], "big") / 2**56
-    # `tries - 1`: journals have pauses that begin with `base`, and a replay of a process compares their ends
-    pause = round(backoff_of(op).seconds(wait.tries - 1, lambda: dice) * 1_000_000_000)
+    pause = round(backoff_of(op).seconds(wait.tries, lambda: dice) * 1_000_000_000)
     if at + pause >= wait.since + _timeout(op):
         life.answered(branch)
         branch.remember(wait)
