@@ -73,9 +73,7 @@ def walk(stage):
 
     async def story(site, page):
         for path, sign in stage.pages.items():
-            await page.evaluate(GO, path)
-            await page.wait_for_selector(sign)
-            await page.reload()
+            await page.goto(site.url + path)
             await page.wait_for_selector(sign)
             stayed[path] = page.url.removeprefix(site.url)
             await look(page, path)
