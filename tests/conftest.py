@@ -35,6 +35,7 @@ def pytest_configure() -> None:
     """Temporary files wait for no disk, where there is room in memory: no test cuts the power. TMPDIR has the say."""
     if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM_BYTES:
         os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
+    gc.set_threshold(5_000, *gc.get_threshold()[1:])  # syntax trees and tests make few cycles and very many objects
 
 
 def pytest_collection_finish() -> None:

@@ -13,7 +13,12 @@ LISTEN = r"""() => {
     const name = (each) => `${each.localName}.${[...each.classList].join(".")} ${(each.ariaLabel || each.textContent
         || each.title || each.name || "").trim().slice(0, 40)}`;
     window.tabbed = { all: [...document.querySelectorAll(wanted)].filter(usable), reached: [], plain: [], back: [] };
+    document.body.tabIndex = -1; // Tab begins at the top
+    document.body.focus();
+    document.body.removeAttribute("tabindex");
     let before = null;
+    window.listening?.abort(); // what listened on the page before
+    window.listening = new AbortController();
     const box = (each) => { const { left, right, top, bottom } = each.getBoundingClientRect();
         return { left, right, top: top + scrollY, bottom: bottom + scrollY, each }; };
     const backwards = (a, b) => b.bottom <= a.top + 1 ? b.left < a.right - 1
@@ -30,8 +35,7 @@ LISTEN = r"""() => {
         const now = target.closest("main") && !target.closest(".tall, .scroll, svg") ? box(target) : null;
         if (before && now && backwards(before, now)) back.push(`${name(before.each)} -> ${name(target)}`);
         before = now;
-    });
-    document.activeElement?.blur();
+    }, window.listening);
     window.tabbed.name = name;
 }"""
 """What can be used, and what the focus reaches from now on, in which order, and whether one sees it.
@@ -74,8 +78,6 @@ def walked(stage):
                 for _ in range(20):
                     await page.keyboard.press("Tab")
             found[path] = await page.evaluate(TOLD)
-            await page.reload()  # without what listened
-            await page.wait_for_selector(sign)
         await page.set_viewport_size({"width": 320, "height": 256})
         for path, sign in stage.pages.items():
             await page.evaluate(GO, path)

@@ -19,7 +19,7 @@ from perdure.verbs.read import WhyParams, why
 from perdure.views.operations import Operations
 from tests.server.browser import Heard
 from tests.server.dialects import RESTOCK_TWO
-from tests.server.pages import AXE, GO, an_order, furnished
+from tests.server.pages import AXE, an_order, furnished
 
 API = "/api/v1"
 LONG = os.environ.get("PERDURE_TEST_STAGES") == "long"
@@ -73,9 +73,7 @@ def walk(stage):
 
     async def story(site, page):
         for path, sign in stage.pages.items():
-            await page.evaluate(GO, path)
-            await page.wait_for_selector(sign)
-            await page.reload()
+            await page.goto(site.url + path)
             await page.wait_for_selector(sign)
             stayed[path] = page.url.removeprefix(site.url)
             await look(page, path)
