@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from datetime import datetime, timedelta
 from math import ceil
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Self, TypeVar, Unpack, overload
 
 from perdure.cells.author import Cell, Datum, Effect
 from perdure.cells.bound_manifest import Catalog, Definition
@@ -36,10 +36,11 @@ from perdure.kernel.policy import Policy
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.tags import TagValue
 from perdure.ports.frame import Frame
-from perdure.ports.seen import Line, Waiting
+from perdure.ports.seen import Line, Summary, Waiting
 from perdure.ports.store import Queries
-from perdure.runtime.arguments import unknown
+from perdure.runtime.arguments import Asking, Said, unknown
 from perdure.runtime.client import Client, Reuse
 from perdure.runtime.connection import refusal
 from perdure.runtime.connections import look
@@ -142,6 +143,7 @@ class World:
         reuse: Reuse | None = ...,
         at: datetime | None = ...,
         delay: float | timedelta | None = ...,
+        parent: WorldHandle[Any] | str | None = ...,
         by: Actor | str | None = ...,
         **kwargs: Any,
     ) -> WorldHandle[R]: ...
@@ -156,6 +158,7 @@ class World:
         reuse: Reuse | None = ...,
         at: datetime | None = ...,
         delay: float | timedelta | None = ...,
+        parent: WorldHandle[Any] | str | None = ...,
         by: Actor | str | None = ...,
         **kwargs: Any,
     ) -> WorldHandle[Any]: ...
@@ -169,6 +172,7 @@ class World:
         reuse: Reuse | None = None,
         at: datetime | None = None,
         delay: float | timedelta | None = None,
+        parent: WorldHandle[Any] | str | None = None,
         by: Actor | str | None = None,
         **kwargs: Any,
     ) -> WorldHandle[Any]:
@@ -194,10 +198,15 @@ class World:
             reuse=reuse,
             at=at,
             delay=delay,
+            parent=parent.id if isinstance(parent, WorldHandle) else parent,
             by=by,
             **kwargs,
         )
         return WorldHandle(self._connection, at_once(start))
+
+    def instances(self, **filters: Any) -> list[Summary]:
+        """What exists, the last start first; the filters are those of `engine.instances`."""
+        return at_once(self._client.instances(**filters))
 
     @overload
     def handle(self, workflow: Startable[R], key: str) -> WorldHandle[R]: ...
@@ -371,6 +380,10 @@ class WorldHandle(Generic[R]):
         return repr(self._handle)
 
     @property
+    def id(self) -> str:
+        return self._handle.id
+
+    @property
     def workflow(self) -> str:
         return self._handle.workflow
 
@@ -386,8 +399,9 @@ class WorldHandle(Generic[R]):
         """Its result, or the error that it ended with. `NotYet` if it has not ended: that says what it waits for."""
         return at_once(self._handle.result())
 
-    def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
-        at_once(self._handle.send(name, body, id=id or self._connection.message_id()))
+    def send(self, name: str, body: object = None, **said: Unpack[Said]) -> None:
+        said["id"] = said.get("id") or self._connection.message_id()
+        at_once(self._handle.send(name, body, **said))
 
     def ask(self, name: str, body: object = None, *, id: str | None = None) -> Any:
         """Send a message and take its response; `NotYet` if there is none by now: ask again, with the same `id`."""
@@ -401,29 +415,40 @@ class WorldHandle(Generic[R]):
             raise NotAnswered(f"{self._handle.address} has ended without an answer to {name!r}")
         raise NotYet(f"{self._handle.address} has not answered {name!r}", at_once(self._connection.reason(instance)))
 
-    def cancel(self, reason: str = "", undo: bool = False) -> None:
-        at_once(self._handle.cancel(reason, undo))
+    def cancel(self, reason: str = "", undo: bool = False, **said: Unpack[Asking]) -> None:
+        at_once(self._handle.cancel(reason, undo, **said))
 
-    def wake(self, location: str = "") -> None:
-        at_once(self._handle.wake(location))
+    def wake(self, location: str = "", **said: Unpack[Said]) -> None:
+        at_once(self._handle.wake(location, **said))
 
-    def retry(self) -> None:
-        at_once(self._handle.retry())
+    def retry(self, **said: Unpack[Said]) -> None:
+        at_once(self._handle.retry(**said))
 
-    def rewind(self, to: str, *, force: bool = False) -> None:
-        at_once(self._handle.rewind(to, force=force))
+    def rewind(self, to: str, *, force: bool = False, dry_run: bool = False, **said: Unpack[Said]) -> list[str]:
+        return at_once(self._handle.rewind(to, force=force, dry_run=dry_run, **said))
 
-    def fork(self, at: str, edit: Mapping[str, Any] | None = None, *, key: str | None = None) -> WorldHandle[R]:
-        return WorldHandle(self._connection, at_once(self._handle.fork(at, edit, key=key)))
+    def tag(self, name: str, value: TagValue | None, **said: Unpack[Said]) -> None:
+        at_once(self._handle.tag(name, value, **said))
 
-    def settle(self, location: str, value: object = None, *, error: str | None = None) -> None:
-        at_once(self._handle.settle(location, value, error=error))
+    def fork(
+        self, at: str, edit: Mapping[str, Any] | None = None, *, key: str | None = None, **said: Unpack[Said]
+    ) -> WorldHandle[R]:
+        return WorldHandle(self._connection, at_once(self._handle.fork(at, edit, key=key, **said)))
+
+    def settle(self, location: str, value: object = None, *, error: str | None = None, **said: Unpack[Said]) -> None:
+        at_once(self._handle.settle(location, value, error=error, **said))
 
     def read(self, name: str) -> Any:
         return at_once(self._handle.read(name))
 
     def error(self) -> Any:
         return at_once(self._handle.error())
+
+    def summary(self) -> Summary:
+        return at_once(self._handle.summary())
+
+    def progress(self) -> list[Frame]:
+        return at_once(self._handle.progress())
 
     def history(self) -> list[Line]:
         return at_once(self._handle.history())
