@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
 
@@ -16,6 +17,7 @@ from perdure import Frame
 from perdure.cli.commands.run import Given, Run
 from perdure.cli.console import Console
 from perdure.cli.live import Plain, how_far
+from perdure.ports.seen import Waiting
 from tests.cli.world import clean_environment, eventually
 
 
@@ -217,6 +219,17 @@ def test_a_terminal_sees_what_is_open_and_how_far_it_is(world):
 )
 def test_progress_is_told_on_one_line(done, total, note, text):
     assert how_far(Frame("order/o-17", "charge", 1, 1, "progress", done, total, note)) == text
+
+
+def test_progress_is_a_line_of_its_own_where_lines_stay_and_not_told_twice(capsys):
+    now = datetime.now(UTC)
+    plain = Plain()
+
+    for ordinal in (1, 1, 2):  # the second is old, the third too early
+        frame = Frame("order/o-17", "charge", 1, ordinal, "progress", ordinal, 3, "rows")
+        plain.now("order/o-17", "running", now, [Waiting("step", "charge", now, None, 1, 1, False, "", False, frame)])
+
+    assert [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()] == ["charge 1/3 (33 %)  rows"]
 
 
 def test_a_second_engine_is_a_conflict(world):

@@ -562,6 +562,22 @@ async def test_foreign_awaitable_is_not_durable(stage: Stage, foreign: Any, call
             await handle.result(60)
 
 
+@pytest.mark.parametrize("foreign", [foreign_future, in_thread, socket])
+def test_an_author_who_names_the_error_handles_it(foreign: Any) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        try:
+            await foreign()
+        except perdure.NotDurable as error:
+            return str(error)
+        return "no error"
+
+    rig = Rig(flow)
+
+    assert rig.result.startswith(("loop.", "awaiting"))
+    assert "move it into a step" in rig.result
+
+
 def test_the_call_of_the_author_is_named_too() -> None:
     @perdure.flow
     async def flow(ctx: Context, number: int) -> None:

@@ -99,7 +99,8 @@ async def test_unknown_key(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("value", "path"),
     [
-        ([{"article": "a", "count": 1}], "$.lines[0]"),
+        ([{"article": "a", "count": "many"}], "$.lines[0].count"),
+        ([{"article": "a", "count": 1, "colour": "red"}], "$.lines[0]"),
         ([Line("a", "many")], "$.lines[0].count"),  # type: ignore[arg-type]
         ("no list", "$.lines"),
         (None, "$.lines"),
@@ -112,6 +113,15 @@ async def test_a_value_of_another_type_is_refused_with_its_path(memory: Stage, v
         assert refused.value.path == path
         assert "order" in str(refused.value)
         await nothing_recorded(engine)
+
+
+async def test_an_argument_in_its_plain_form_is_the_same_argument(memory: Stage) -> None:
+    async with memory.open(order) as engine:
+        first = await engine.start(order, [Line("a", 1)], key="k")
+        again = await engine.start(order, [{"article": "a", "count": 1}], key="k")
+
+        assert first.id == again.id
+        assert len(await engine.instances()) == 1
 
 
 async def test_a_wrong_call_is_refused(memory: Stage) -> None:

@@ -324,6 +324,21 @@ def test_a_block_is_mapped_with_the_context() -> None:
     assert (rig.result, rig.calls) == ([1, 2], ["m/&0/s", "m/&1/s"])
 
 
+def test_a_plain_function_is_no_branch_and_no_body() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> int:
+        refused = 0
+        act: Any
+        for act in (lambda: ctx.map("m", abs, [1]), lambda: ctx.loop("l", lambda ctx: perdure.Break(1))):  # type: ignore[arg-type, return-value]
+            try:
+                await act()
+            except (perdure.BadCall, JoinFailed) as error:
+                refused += "must be async" in str(error)
+        return refused
+
+    assert Rig(flow).result == 2
+
+
 def test_map_collects_errors_and_refuses_no_slots() -> None:
     @perdure.flow
     async def flow(ctx: Context) -> list[str]:

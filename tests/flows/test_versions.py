@@ -351,7 +351,7 @@ def test_a_removed_receive_takes_the_message_that_it_took() -> None:
         return [(await ctx.receive()).body, await ctx.step("last", note, "last")]
 
     async def new(ctx: Context) -> list[Any]:
-        await ctx.removed("x", "receive")
+        await ctx.removed("x", "message")  # another word for a receive
         return [(await ctx.receive()).body, await ctx.step("last", note, "last")]
 
     def drive(rig: Rig) -> None:

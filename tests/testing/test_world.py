@@ -597,6 +597,18 @@ def test_a_step_that_may_run_once_is_settled_by_hand(world):
     assert handle.result() == "looked it up"
 
 
+def test_a_world_lists_its_instances_with_parents_and_tags(world):
+    parent = world.start(order, "o-1", 1, key="p")
+    child = world.start(order, "o-2", 1, key="c", parent=parent)
+    by_id = world.start(order, "o-3", 1, key="d", parent=parent.id)
+
+    child.tag("team", "blue", by="ann")
+
+    assert [each.key for each in world.instances(parent=parent.summary().id)] == ["d", "c"]
+    assert [each.key for each in world.instances(tags={"team": "blue"}, workflow=order)] == ["c"]
+    assert (by_id.id, child.progress()) == ("order/d", [])
+
+
 def test_the_same_key_is_the_same_instance(world):
     first = world.start(order, "o-17", 4200, key="o-17")
     world.start(order, "o-17", 4200, key="o-17")

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 import click
@@ -27,6 +27,11 @@ from .text import span, styled, told, unstyled, until
 
 LINES_MAX: Final = 12
 
+QUIET: Final = timedelta(seconds=1)
+"""How long nothing more is told of a step whose progress was told, where lines stay."""
+
+NEVER: Final = (0, 0, datetime.min.replace(tzinfo=UTC))
+
 
 class Progress(Protocol):
     def happened(self, lines: Sequence[Line]) -> None: ...
@@ -35,14 +40,23 @@ class Progress(Protocol):
 
 
 class Plain:
-    """One line for each entry."""
+    """One line for each entry, and for how far a step is: of each step at most one in `QUIET`."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, tuple[int, int, datetime]] = {}  # by location: attempt and number of the frame, and when
 
     def happened(self, lines: Sequence[Line]) -> None:
         for line in lines:
             click.echo(visibly(f"{line.at.astimezone():%H:%M:%S} {told(line, values=False)}"), err=True)
 
     def now(self, title: str, status: str, started_at: datetime, waiting: Sequence[Waiting]) -> None:
-        pass
+        at = datetime.now(UTC)
+        for open in waiting:
+            frame, (attempt, ordinal, last) = open.progress, self._told.get(open.location, NEVER)
+            if frame is None or (frame.attempt, frame.ordinal) <= (attempt, ordinal) or at - last < QUIET:
+                continue
+            self._told[open.location] = frame.attempt, frame.ordinal, at
+            click.echo(visibly(f"{at.astimezone():%H:%M:%S} {open.location} {how_far(frame)}"), err=True)
 
 
 class Screen(io.TextIOBase):

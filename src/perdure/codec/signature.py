@@ -57,7 +57,7 @@ class Signature:
         name = ""
         try:
             for name, value in self._named(args, kwargs).items():
-                plain[name] = self._converters[name].to(value)
+                plain[name] = _plain(self._converters[name], value)
         except Mismatch as mismatch:
             raise mismatch.at(name).error(self.name) from None
         except NotPlain as error:
@@ -227,6 +227,34 @@ class Signature:
             else:
                 args.append(values[name])
         return tuple(args), kwargs
+
+
+def _plain(converter: Converter, value: Any) -> Any:
+    """The plain data of an argument, which may be given in its recorded form: `{"sku": "a"}` for an `Item`.
+
+    Raises the `Mismatch` that is deeper in the value: it names the field.
+    """
+    try:
+        return converter.to(value)
+    except Mismatch as mismatch:
+        if type(value) not in (dict, list, str):
+            raise
+        try:
+            plain = converter.to(converter.read(value, False))
+        except Mismatch as other:
+            raise (other if len(other.path) > len(mismatch.path) else mismatch) from None
+        if not _has_all(plain, value):
+            raise
+        return plain
+
+
+def _has_all(plain: Any, given: Any) -> bool:
+    """Whether nothing was left out that was given: a field that a type does not have, for instance."""
+    if isinstance(given, dict):
+        return isinstance(plain, dict) and all(key in plain and _has_all(plain[key], given[key]) for key in given)
+    if isinstance(given, list):
+        return isinstance(plain, list) and len(plain) == len(given) and all(map(_has_all, plain, given))
+    return True
 
 
 @functools.lru_cache(maxsize=4096)

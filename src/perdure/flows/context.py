@@ -87,9 +87,9 @@ def _tags(tags: Any) -> dict[str, str]:
 
 
 RemovedKind = Literal[
-    "step", "sleep", "receive", "child", "join", "race", "map", "loop", "attempt", "checkpoint", "version"
+    "step", "sleep", "receive", "child", "join", "race", "map", "loop", "attempt", "checkpoint", "version", "message"
 ]
-REMOVED: Final = get_args(RemovedKind)
+REMOVED: Final = get_args(RemovedKind)[:-1]  # a message is another word for a receive
 KINDS: Final = get_args(FailureKind)
 CAUGHT: Final[frozenset[FailureKind]] = frozenset(KINDS) - {"rollback"}
 
@@ -147,6 +147,7 @@ class Context:
 
         An instance that has begun the operation waits for its end as it did then; any other does nothing.
         """
+        kind = "receive" if kind == "message" else kind
         if kind not in REMOVED:
             raise BadCall(f"ctx.removed({name!r}, {kind!r}): a kind is one of {', '.join(REMOVED)}")
         if kind == "receive":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -56,7 +57,10 @@ async def loop(
         token = scopes.current.set(scope.iteration(location, number))
         try:
             arguments = (context, from_plain(decode(value), annotation)) if takes_state else (context,)
-            answer = await body(*arguments)
+            awaitable = body(*arguments)
+            if not inspect.isawaitable(awaitable):
+                raise BadCall(f"the body of loop {name!r} must be async: {body!r} returned {awaitable!r}")
+            answer = await awaitable
         finally:
             with suppress(ValueError):  # closed by the garbage collector, in whatever context that runs
                 scopes.current.reset(token)

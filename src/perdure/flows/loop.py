@@ -12,7 +12,7 @@ import asyncio
 import sys
 from asyncio import Future
 from asyncio.events import _get_running_loop, _set_running_loop
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextvars import Context, copy_context
 from sys import get_asyncgen_hooks, set_asyncgen_hooks
 from types import FrameType
@@ -208,10 +208,14 @@ class FlowLoop(asyncio.AbstractEventLoop):
         self._turns, self._places = (), None
         self._host = NOBODY
 
-    def refuse(self, call: str, where: str, by: str = "") -> NotDurable:
-        """Remembered, because a broad `except` around a network call must not turn this into an answer."""
+    def refuse(self, call: str, where: str, by: str = "", *, expected: bool = False) -> NotDurable:
+        """Remembered, because a broad `except` around a network call must not turn this into an answer.
+
+        `expected`: the code around the call names `NotDurable`, so its author handles it.
+        """
         error = NotDurable(call, where, by)
-        self.refused = self.refused or error
+        if not expected:
+            self.refused = self.refused or error
         return error
 
     def pending(self) -> list[FlowTask]:
@@ -389,7 +393,8 @@ class _Guarded(Coroutine[Any, Any, Any]):
     def _checked(self, awaited: Any) -> Any:
         while awaited is not None and getattr(awaited, "_loop", None) is not self._loop:
             call = f"awaiting {type(awaited).__module__}.{type(awaited).__qualname__} of another event loop"
-            awaited = self._coro.throw(self._loop.refuse(call, source_of(self._coro)))
+            expected = any(map(_expects, frames_of(self._coro)))
+            awaited = self._coro.throw(self._loop.refuse(call, source_of(self._coro), expected=expected))
         return awaited
 
     def __getattr__(self, name: str) -> Any:
@@ -399,14 +404,24 @@ class _Guarded(Coroutine[Any, Any, Any]):
 def source_of(coro: Any) -> str:
     """Where a suspended coroutine stands, as file:line: the innermost frame of the author's own code."""
     place = ""
+    for frame in frames_of(coro):
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith(("perdure.", "asyncio.")):
+            place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return place
+
+
+def frames_of(coro: Any) -> Iterator[FrameType]:
+    """Where a suspended coroutine stands, and what it awaits, from the outside in."""
     while coro is not None:
         frame = getattr(coro, "cr_frame", None)
         if frame is not None:
-            module = frame.f_globals.get("__name__", "")
-            if not module.startswith(("perdure.", "asyncio.")):
-                place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            yield frame
         coro = getattr(coro, "cr_await", None)
-    return place
+
+
+def _expects(frame: FrameType) -> bool:
+    return NotDurable.__name__ in frame.f_code.co_names
 
 
 def _close(coro: Coroutine[Any, Any, Any]) -> None:
@@ -435,14 +450,18 @@ def _nothing() -> None:
 
 def _not_durable(name: str) -> Callable[..., Any]:
     def refuse(self: FlowLoop, *args: Any, **kwargs: Any) -> Any:
-        raise self.refuse(f"loop.{name}()", *_caller())
+        place, library, expected = _caller()
+        raise self.refuse(f"loop.{name}()", place, library, expected=expected)
 
     refuse.__name__ = name
     return refuse
 
 
-def _caller() -> tuple[str, str]:
-    """Where the author called something that came to an operation of the loop, as file:line, and what that was."""
+def _caller() -> tuple[str, str, bool]:
+    """Where the author called something that came to an operation of the loop, as file:line, and what that was.
+
+    The third is whether the author's code around it names `NotDurable`.
+    """
     frame: FrameType | None = sys._getframe(2)
     library = place = ""
     while frame is not None:
@@ -455,7 +474,10 @@ def _caller() -> tuple[str, str]:
                 break
         library = f"{module.partition('.')[0]}.{frame.f_code.co_name}()"
         frame = frame.f_back
-    return place, library
+    expected = False
+    while frame is not None and not expected and not frame.f_globals.get("__name__", "").startswith("perdure."):
+        expected, frame = _expects(frame), frame.f_back
+    return place, library, expected
 
 
 # Every other operation of an event loop is I/O, a thread or a process, or would drive the loop from inside.

@@ -73,7 +73,13 @@ async def map_items(
 
     async def run(item: S) -> T:
         async with slots:
-            return await (function(context, item) if block else function(item))  # type: ignore[call-arg, arg-type]
+            awaitable: Any = function(context, item) if block else function(item)  # type: ignore[call-arg, arg-type]
+            if not inspect.isawaitable(awaitable):
+                raise BadCall(
+                    f"ctx.map({name!r}, function, items): {function!r} must be async, and returned {awaitable!r}; "
+                    "a plain function is a step: lambda item: ctx.step(name, function, item)"
+                )
+            return await awaitable  # type: ignore[no-any-return]
 
     tasks = [
         machine.loop.spawn(run(item), scope.item(location, number), copy_context(), f"{name}/{number}")

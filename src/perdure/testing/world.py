@@ -36,8 +36,9 @@ from perdure.kernel.policy import Policy
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.tags import TagValue
 from perdure.ports.frame import Frame
-from perdure.ports.seen import Line, Waiting
+from perdure.ports.seen import Line, Summary, Waiting
 from perdure.ports.store import Queries
 from perdure.runtime.arguments import Asking, Said, unknown
 from perdure.runtime.client import Client, Reuse
@@ -143,6 +144,7 @@ class World:
         reuse: Reuse | None = ...,
         at: datetime | None = ...,
         delay: float | timedelta | None = ...,
+        parent: WorldHandle[Any] | str | None = ...,
         by: Actor | str | None = ...,
         **kwargs: Any,
     ) -> WorldHandle[R]: ...
@@ -157,6 +159,7 @@ class World:
         reuse: Reuse | None = ...,
         at: datetime | None = ...,
         delay: float | timedelta | None = ...,
+        parent: WorldHandle[Any] | str | None = ...,
         by: Actor | str | None = ...,
         **kwargs: Any,
     ) -> WorldHandle[Any]: ...
@@ -170,6 +173,7 @@ class World:
         reuse: Reuse | None = None,
         at: datetime | None = None,
         delay: float | timedelta | None = None,
+        parent: WorldHandle[Any] | str | None = None,
         by: Actor | str | None = None,
         **kwargs: Any,
     ) -> WorldHandle[Any]:
@@ -195,10 +199,15 @@ class World:
             reuse=reuse,
             at=at,
             delay=delay,
+            parent=parent.id if isinstance(parent, WorldHandle) else parent,
             by=by,
             **kwargs,
         )
         return WorldHandle(self._connection, at_once(start))
+
+    def instances(self, **filters: Any) -> list[Summary]:
+        """What exists, the last start first; the filters are those of `engine.instances`."""
+        return at_once(self._client.instances(**filters))
 
     @overload
     def handle(self, workflow: Startable[R], key: str) -> WorldHandle[R]: ...
@@ -378,6 +387,10 @@ class WorldHandle(Generic[R]):
         return repr(self._handle)
 
     @property
+    def id(self) -> str:
+        return self._handle.id
+
+    @property
     def workflow(self) -> str:
         return self._handle.workflow
 
@@ -418,8 +431,11 @@ class WorldHandle(Generic[R]):
     def retry(self, **said: Unpack[Said]) -> None:
         at_once(self._handle.retry(**said))
 
-    def rewind(self, to: str, *, force: bool = False, **said: Unpack[Said]) -> None:
-        at_once(self._handle.rewind(to, force=force, **said))
+    def rewind(self, to: str, *, force: bool = False, dry_run: bool = False, **said: Unpack[Said]) -> list[str]:
+        return at_once(self._handle.rewind(to, force=force, dry_run=dry_run, **said))
+
+    def tag(self, name: str, value: TagValue | None, **said: Unpack[Said]) -> None:
+        at_once(self._handle.tag(name, value, **said))
 
     def fork(
         self, at: str, edit: Mapping[str, Any] | None = None, *, key: str | None = None, **said: Unpack[Said]
@@ -443,6 +459,12 @@ class WorldHandle(Generic[R]):
 
     def error(self) -> Any:
         return at_once(self._handle.error())
+
+    def summary(self) -> Summary:
+        return at_once(self._handle.summary())
+
+    def progress(self) -> list[Frame]:
+        return at_once(self._handle.progress())
 
     def history(self) -> list[Line]:
         return at_once(self._handle.history())
