@@ -376,3 +376,16 @@ def test_people_do_in_a_world_what_they_do_in_an_engine():
         assert handle.draw("svg", at=before) != handle.draw() == handle.draw(at=after)
         handle.cancel("enough", by="ann")
         assert (handle.status, handle.history()[-1].event) == ("cancelled", "cancel")
+
+
+def test_a_message_that_an_instance_cannot_keep_is_refused_in_a_world_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("perdure.processes.machine.MESSAGES_MAX", 2)
+    process = small(Receive("first", "go"), Receive("second", "more"))
+    with perdure.testing.World(process) as world:
+        handle = world.start(process, key="a")
+        for number in range(2):
+            handle.send("more", number)
+        with pytest.raises(perdure.CallerError, match="keeps 2 messages that nothing has received"):
+            handle.send("more", 3)
+        handle.send("go")
+        assert handle.status == "completed"

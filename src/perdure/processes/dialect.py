@@ -84,7 +84,7 @@ class Checking:
         transports = {each.name for each in opening.handlers if isinstance(each, Transport)}
         functions = {name: each.version for name, each in self._users.items()}
         known = Known(functions, transports, set(opening.workflows), _is_step)
-        found = [(process, _errors(process.problems_among(known))) for process in self._processes]
+        found = [(process, _errors(process.problems_with(known))) for process in self._processes]
         wrong = [(process, errors) for process, errors in found if errors]
         if not opening.whole and all(each.code == UNKNOWN_WORKFLOW for _, errors in wrong for each in errors):
             return  # the database may have these workflows

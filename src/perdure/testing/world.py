@@ -476,7 +476,11 @@ class WorldConnection:
             self._simulation.pass_until(self._simulation.next_at())
         if isinstance(request.settled, Refused) and not (self.forgiving and request.settled.code in DONE_BEFORE):
             raise refusal(request.settled)
-        return request.settled.instance if isinstance(request.settled, Accepted) else 0
+        if not isinstance(request.settled, Accepted):
+            return 0
+        if request.settled.reply is not None and request.settled.reply.refused:
+            raise CallerError(request.settled.reply.refused)
+        return request.settled.instance
 
     async def policy(self, workflow: str) -> Policy:
         return await Policies().of(self.queries, workflow)
