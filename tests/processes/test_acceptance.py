@@ -233,6 +233,15 @@ async def test_a_refused_continue_with_fails_its_step(url: str):
         assert (await handle.result(timeout=60))[0] == "refused"
 
 
+def test_a_continue_with_whose_input_does_not_fit_fails_its_step_and_starts_nothing():
+    after = small(Receive("m", "go"), name="after", input={"type": "object", "required": ["n"]})
+    process = small(ContinueWith("next", after, {"m": 2}, key="b", on_failure=[Complete(error.message)]))
+    with perdure.testing.World(process) as world:
+        assert '"n" is a required property' in world.start(process, key="a").result()
+        with pytest.raises(perdure.UnknownInstance):
+            assert world.handle(after, "b").status
+
+
 async def test_an_end_leaves_nothing_open(tmp_path: Path):
     kid = small(Receive("m", "go"), name="kid")
     slow = Slow()
