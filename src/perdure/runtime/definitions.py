@@ -46,6 +46,12 @@ class Storable(Protocol):
     def stored(self) -> Stored: ...
 
 
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two workflows are one. Where a definition is data, its bytes decide."""
+    stored = getattr(one, "stored", None)
+    return one is other or (stored is not None and stored == getattr(other, "stored", None))
+
+
 class Definitions:
     """The definitions of one dialect. `added` hears of one that this engine is to run."""
 
