@@ -53,18 +53,23 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 class Definitions:
-    """The definitions of one dialect. `added` hears of one that this engine is to run."""
+    """The definitions of one dialect. `added` hears of one that this engine is to run, `judge` raises what is wrong."""
 
     def __init__(
-        self, connection: Connection, dialect: str, added: Callable[[Stored, Register], None] | None = None
+        self,
+        connection: Connection,
+        dialect: str,
+        added: Callable[[Stored, Register], None] | None = None,
+        judge: Callable[[Storable], None] | None = None,
     ) -> None:
         self._connection = connection
         self._dialect = dialect
         self._added = added
+        self._judge = judge
 
     def through(self, connection: Connection) -> Definitions:
         """The same, asked by another connection."""
-        return Definitions(connection, self._dialect, self._added)
+        return Definitions(connection, self._dialect, self._added, self._judge)
 
     async def put(self, workflow: Storable, *, activate: bool = False, by: By = None) -> str:
         """Keep a definition, and run it from now on. The same bytes again write nothing. The answer is its version.
@@ -73,6 +78,8 @@ class Definitions:
         they run on the highest version, unless a person activated another.
         """
         given = workflow.stored
+        if self._judge is not None:
+            self._judge(workflow)
         register = await keep(self._connection, given, activate=activate, by=by)
         if self._added is not None:
             self._added(given, register)
