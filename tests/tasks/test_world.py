@@ -97,7 +97,7 @@ def test_a_rewound_flow_asks_again_and_its_old_task_is_cancelled():
     with World() as world:
         handle = world.start(expense, "chairs")
         old = only_task(world)
-        handle.rewind("approve", force=True)
+        handle.rewind("approve")
         new = only_task(world)
 
         assert new.id != old.id
