@@ -170,6 +170,13 @@ def test_every_problem_is_named_with_its_pointer():
     assert '"what" is a required property' in str(caught.value)
 
 
+def test_a_key_that_is_no_text_is_named_with_its_pointer():
+    with pytest.raises(Misfit) as caught:
+        read({"type": "object", "additionalProperties": {"type": "object"}}, {"a/b": {1: 2}, 3: {}})
+
+    assert [each.where for each in caught.value.problems] == ["", "/a~1b"]
+
+
 @pytest.mark.parametrize(
     "bad", [{"type": "nothing"}, {"minimum": "low"}, {"$ref": "https://example.com/schema"}, {1: object()}]
 )

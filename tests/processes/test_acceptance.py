@@ -233,6 +233,15 @@ async def test_a_refused_continue_with_fails_its_step(url: str):
         assert (await handle.result(timeout=60))[0] == "refused"
 
 
+def test_a_continue_with_whose_input_does_not_fit_fails_its_step_and_starts_nothing():
+    after = small(Receive("m", "go"), name="after", input={"type": "object", "required": ["n"]})
+    process = small(ContinueWith("next", after, {"m": 2}, key="b", on_failure=[Complete(error.message)]))
+    with perdure.testing.World(process) as world:
+        assert '"n" is a required property' in world.start(process, key="a").result()
+        with pytest.raises(perdure.UnknownInstance):
+            assert world.handle(after, "b").status
+
+
 async def test_an_end_leaves_nothing_open(tmp_path: Path):
     kid = small(Receive("m", "go"), name="kid")
     slow = Slow()
@@ -376,3 +385,16 @@ def test_people_do_in_a_world_what_they_do_in_an_engine():
         assert handle.draw("svg", at=before) != handle.draw() == handle.draw(at=after)
         handle.cancel("enough", by="ann")
         assert (handle.status, handle.history()[-1].event) == ("cancelled", "cancel")
+
+
+def test_a_message_that_an_instance_cannot_keep_is_refused_in_a_world_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("perdure.processes.machine.MESSAGES_MAX", 2)
+    process = small(Receive("first", "go"), Receive("second", "more"))
+    with perdure.testing.World(process) as world:
+        handle = world.start(process, key="a")
+        for number in range(2):
+            handle.send("more", number)
+        with pytest.raises(perdure.CallerError, match="keeps 2 messages that nothing has received"):
+            handle.send("more", 3)
+        handle.send("go")
+        assert handle.status == "completed"

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 
+from perdure.app.ours import load_process
 from perdure.codec import decode
-from perdure.errors import BadCall, BadProcess
+from perdure.errors import BadCall, BadProcess, PerdureError
 from perdure.processes import Call, Complete, Decide, Process, Reference, Set, Timer, fn, service, start, state
 from perdure.processes.load import from_text
 from tests.processes.documents import DOCUMENTS, mutated
@@ -209,3 +210,13 @@ def test_a_problem_of_python_has_its_file_and_line():
 def test_text_that_cannot_be_read_is_one_error(text: str):
     with pytest.raises(BadProcess):
         from_text(text).data  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "told"), [("p.yaml", b"\xff", "PD003: it is not UTF-8"), ("p.py", b"", "import the process")]
+)
+def test_a_file_that_is_no_definition_says_what_to_do(tmp_path: Path, name: str, body: bytes, told: str):
+    (tmp_path / name).write_bytes(body)
+
+    with pytest.raises(PerdureError, match=told):
+        load_process(tmp_path / name)

@@ -175,9 +175,12 @@ async def test_an_instance_stays_on_its_bytes_when_a_newer_version_opens_and_whe
 
 
 async def test_a_definition_is_put_and_activated_while_the_engine_runs(kept: str):
+    second = small("2.0.0", Complete("two"))
     async with perdure.open(kept, workflows=[small("1.0.0", Complete("one"))]) as engine:
-        assert await engine.processes.put(small("2.0.0", Complete("two")), by="ann") == "2.0.0"
+        assert await engine.processes.put(second, by="ann") == "2.0.0"
         assert await (await engine.start("small", key="a")).result() == "two"
+        for same in (second, small("2.0.0", Complete("two"))):
+            assert (await engine.start(same, key="a")).key == "a"
         await engine.processes.activate("small", "1.0.0", by="ann")
         assert await (await engine.start("small", key="b")).result() == "one"
         ((name, register),) = await engine.processes.list()
@@ -186,7 +189,11 @@ async def test_a_definition_is_put_and_activated_while_the_engine_runs(kept: str
             await engine.processes.activate("small", "9.0.0")
         with pytest.raises(DefinitionConflict):
             await engine.processes.put(small("2.0.0", Complete("three")))
-    async with perdure.open(kept, workflows=[]) as engine:
+        missing = small("3.0.0", SubProcess("later", "child"), Call("c", service("erp", "x")))
+        with pytest.raises(BadProcess, match=r"steps\[1\].address \(.*: PD030") as raised:
+            await engine.processes.put(missing)
+        assert len(raised.value.problems) == 1 and len(await engine.processes.versions("small")) == 2
+    async with perdure.open(kept, workflows=[second, small("2.0.0", Complete("two"))]) as engine:
         assert await (await engine.start("small", key="c")).result() == "one"
 
 

@@ -424,6 +424,12 @@ def test_turns_at_once_collect_in_index_order():
     assert rig.output == ["zero", "one", "two"]
 
 
+def test_a_join_ends_turns_one_after_the_other_too():
+    rig = Rig(Repeat("r", [Set("n", state.n + item)], over=[1, 2, 3, 4], join=2), Complete(state.n), state={"n": 0})
+
+    assert rig.start().output == 3
+
+
 def test_turns_that_a_join_does_not_need_never_begin():
     rig = Rig(Repeat("r", [call("a", item)], over=[1, 2, 3, 4], at_once=2, join="any"), Complete("done")).start()
 

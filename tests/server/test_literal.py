@@ -11,7 +11,7 @@ from perdure.kernel.asked import Actor
 from perdure.server.openapi import document
 from perdure.server.problems import HttpProblem
 from perdure.server.reading import read_json
-from perdure.server.routes import PLAYBOOK, ROUTES
+from perdure.server.routes import DEFINITION, ROUTES
 from perdure.verbs.act import SettleParams
 from tests.server.site import ADMIN, OPERATOR, VIEWER, run
 
@@ -221,7 +221,7 @@ def test_the_definition_of_the_examples_is_one():
         return [
             await author.post(f"{API}{route.path}", json=route.example)
             for route in ROUTES
-            if isinstance(route.example, dict) and route.example.get("text") == PLAYBOOK
+            if isinstance(route.example, dict) and route.example.get("text") == DEFINITION
         ]
 
     assert [answer.status_code for answer in run(story)] == [200] * 3

@@ -97,7 +97,7 @@ def test_a_rewound_flow_asks_again_and_its_old_task_is_cancelled():
     with World() as world:
         handle = world.start(expense, "chairs")
         old = only_task(world)
-        handle.rewind("approve", force=True)
+        handle.rewind("approve")
         new = only_task(world)
 
         assert new.id != old.id
@@ -201,6 +201,7 @@ def test_an_equal_vote_again_writes_nothing_before_and_after_the_decision():
         first = world.tasks.complete(id, no, by=ANN)
         assert world.tasks.complete(id, {**no, "comment": ""}, by=ANN) == first
         world.tasks.complete(id, {**yes, "comment": "I think so"}, by=BOB)
+        before = world.tasks.get(id)
         last = world.tasks.complete(id, yes, by=cleo)
 
         assert last.status == "completed" and last.outcome == "approve"
@@ -209,7 +210,14 @@ def test_an_equal_vote_again_writes_nothing_before_and_after_the_decision():
         for by, answer in ((ANN, yes), (BOB, yes), (cleo, no)):
             with pytest.raises(perdure.TaskRefused, match="completed"):
                 world.tasks.complete(id, answer, by=by)
-        assert [event.what for event in world.tasks.get(id).history] == ["created", "voted", "voted", "completed"]
+        after = world.tasks.get(id)
+        assert [event.what for event in after.history] == ["created", "voted", "voted", "completed"]
+        assert [(vote.by, vote.outcome, vote.answer["comment"]) for vote in before.votes] == [
+            ("ann", "reject", ""),
+            ("bob", "approve", "I think so"),
+        ]
+        assert (before.voted, after.votes[:2]) == (2, before.votes)
+        assert after.votes[2].at == after.history[-1].at
 
 
 def test_a_vote_that_was_changed_can_be_changed_back():

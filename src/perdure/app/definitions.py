@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 
 from perdure.codec import decode
 from perdure.definitions import load
@@ -12,12 +12,13 @@ from perdure.definitions.model import Register
 from perdure.errors import PerdureError
 from perdure.kernel.machine import Workflow
 from perdure.kernel.workflows import Workflows
-from perdure.ports.dialect import Gathered, Stored
+from perdure.ports.dialect import Gathered, Opening, Stored
 from perdure.ports.store import Queries
-from perdure.runtime.definitions import activate, registers
+from perdure.runtime.definitions import Storable, activate, registers
 from perdure.runtime.log import log
 
 from .dialects import dialect_of
+from .effects import Effects
 
 
 async def restored(queries: Queries, known: Workflows[Any], gathered: list[Gathered]) -> None:
@@ -60,6 +61,28 @@ def restored_one(stored: Stored, gathered: list[Gathered]) -> Workflow | None:
     except PerdureError as error:
         log.warning("%s %s cannot run here: %s", stored.name, stored.version, error)
         return None
+
+
+class Restorer:
+    """Makes workflows of definitions that come while an engine runs. Each may be the first of its dialect."""
+
+    def __init__(self, gathered: list[Gathered], effects: Effects, handlers: Iterable[Any]) -> None:
+        self._gathered = gathered
+        self._effects = effects
+        self._handlers = list(handlers)
+
+    def __call__(self, given: Stored) -> Workflow | None:
+        before = len(self._gathered)
+        found = restored_one(given, self._gathered)
+        self._effects.extend(self._gathered[before:])
+        return found
+
+    def judge(self, given: Storable) -> None:
+        """Raise what is wrong with a definition, before it is kept."""
+        dialect, found = given.stored.dialect, self(given.stored)
+        check = next((each.check for each in self._gathered if each.dialect == dialect and each.check), None)
+        if found is not None and check is not None:
+            check(Opening((), self._handlers, strict=True, unavailable=lambda *_: None, put=cast(Workflow, given)))
 
 
 class DefinitionLoader:

@@ -44,7 +44,7 @@ from perdure.tools import find as find_tool
 from perdure.tools import names as tool_names
 from perdure.tools.handler import enter
 
-from .definitions import DefinitionFollower, DefinitionLoader, restored, restored_one, stored_one
+from .definitions import DefinitionFollower, DefinitionLoader, Restorer, restored, stored_one
 from .dialects import begin, built_in, checked, enclosure_of, read_catalog, registered
 from .dispatch import Dispatch, Dispatching
 from .effects import Effects
@@ -67,15 +67,15 @@ class Engine(Client):
         connection: LocalConnection,
         running: RunningShards,
         workflows: Workflows[Startable[Any]],
-        restore: Callable[[Stored], Workflow | None],
+        restore: Restorer,
         secrets: Secrets | None = None,
     ) -> None:
         super().__init__(connection, workflows, read_catalog, stored_one)
         self._secrets = secrets or EnvironmentSecrets()
         self._running = running
         self._restore_one = restore
-        self.processes = Definitions(connection, "process", self._added)
-        self.playbooks = Definitions(connection, "playbook", self._added)
+        self.processes = Definitions(connection, "process", self._added, restore.judge)
+        self.playbooks = Definitions(connection, "playbook", self._added, restore.judge)
         self.follower = DefinitionFollower(connection.queries, workflows, self._add)
         self.hurry = asyncio.Event()
         """Set it to end the drain of a close at once: what still runs is parked, and loses no attempt."""
@@ -205,18 +205,11 @@ async def open(
         effects.extend(gathered[before:])
         setup.loader = DefinitionLoader(queries, known, restore).load
 
-    def restore(given: Stored) -> Workflow | None:
-        """It may be the first definition of its dialect."""
-        before = len(gathered)
-        found = restored_one(given, gathered)
-        effects.extend(gathered[before:])
-        return found
-
+    restore = Restorer(gathered, effects, handlers)
     try:
         async with _running(url, setup, prepare) as running:
-            engine = Engine(
-                running.connection, running, cast(Workflows[Startable[Any]], known), restore, effects.around.secrets
-            )
+            startable = cast(Workflows[Startable[Any]], known)
+            engine = Engine(running.connection, running, startable, restore, effects.around.secrets)
             bulks.begin(engine)
             try:
                 await _settled(running.shards)

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from perdure.errors import CallerError
+from perdure.errors import BadProcess, CallerError, Problem
 
 if TYPE_CHECKING:
     from perdure.graphs import Graph
@@ -78,13 +78,16 @@ def load_process(path: str | os.PathLike[str]) -> Process:
     """The process of a file, JSON or YAML 1.2. Its problems have line and column."""
     from perdure.processes.load import from_text
 
+    name = os.fspath(path)
+    if name.endswith(".py"):
+        raise CallerError(f"{name} is Python: import the process, as it is; files of definitions are JSON or YAML")
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise CallerError(f"{os.fspath(path)} cannot be read: {error.strerror or error}") from None
+        raise CallerError(f"{name} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise CallerError(f"{os.fspath(path)} is not UTF-8") from None
-    return from_text(text, os.fspath(path), yaml=False if os.fspath(path).endswith(".json") else None)
+        raise BadProcess(name, (Problem(name, "it is not UTF-8", "PD003", "save it as UTF-8"),)) from None
+    return from_text(text, name, yaml=False if name.endswith(".json") else None)
 
 
 def load_graph(

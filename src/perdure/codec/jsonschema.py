@@ -288,10 +288,25 @@ def read(schema: dict[str, Any], data: Any) -> Any:
     Raises `Misfit` with every problem, each with the JSON pointer of its place.
     """
     plain = _with_defaults(schema, to_json(data), schema)
-    problems = [_problem(error) for error in _errors(schema, plain)]
+    try:
+        problems = [_problem(error) for error in _errors(schema, plain)]
+    except ValueError:
+        problems = _odd_keys(plain, "")
+        if not problems:
+            raise
     if problems:
         raise Misfit(problems)
     return _typed(schema, plain, schema)
+
+
+def _odd_keys(plain: Any, where: str) -> list[Problem]:
+    """Keys that no JSON can have."""
+    if isinstance(plain, dict):
+        odd = [Problem(where, f"a key is a text, found {key!r:.80}") for key in plain if not isinstance(key, str)]
+        return odd + [each for key, value in plain.items() for each in _odd_keys(value, where + _token(key))]
+    if isinstance(plain, list):
+        return [each for place, value in enumerate(plain) for each in _odd_keys(value, f"{where}/{place}")]
+    return []
 
 
 def checked(schema: dict[str, Any]) -> dict[str, Any]:
@@ -340,8 +355,12 @@ def _checks(kind: type) -> Any:
 
 
 def _problem(error: Any) -> Problem:
-    pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in error.instance_path)
-    return Problem(pointer, str(error.message))
+    return Problem("".join(map(_token, error.instance_path)), str(error.message))
+
+
+def _token(part: Any) -> str:
+    """A part of a JSON pointer."""
+    return f"/{str(part).replace('~', '~0').replace('/', '~1')}"
 
 
 def _resolved(schema: Any, root: dict[str, Any]) -> Any:

@@ -90,6 +90,15 @@ class Workflow(Protocol):
 
 
 @runtime_checkable
+class Choosy(Workflow, Protocol):
+    """A definition that knows which input it takes."""
+
+    def refuse_input(self, input: bytes) -> str:
+        """Why it does not take this input; empty: it does."""
+        ...
+
+
+@runtime_checkable
 class Governed(Workflow, Protocol):
     """A definition that rules may name: instances of an earlier one may migrate to it."""
 

@@ -15,7 +15,7 @@ import msgspec
 from .apply import apply
 from .batch import JournalRow, SnapshotRow
 from .decision import NOTHING, Decision
-from .effects import Call, Child, attempt_of
+from .effects import Call, Child, Effect, attempt_of
 from .entry import Entry, decode, decode_run, encode_run
 from .events import Address, CancelAsked, Event, ReceiptArrived, Rewound, Started
 from .instance import Instance, Intent
@@ -24,6 +24,7 @@ from .mailbox import Refused
 from .receipt import Receipt
 from .replay import deliveries
 from .snapshot import restore
+from .workflows import OWN
 
 Way = Literal["same", "again", "now"]
 """How a machine takes an item of its past: it must decide what it decided then; it decides again, at the recorded time;
@@ -46,15 +47,19 @@ class Item(msgspec.Struct, frozen=True):
 
 
 def still_running(instance: Instance, event: Rewound) -> Refused | None:
-    """The refusal of a rewind that would drop what is running and is not to be forced."""
+    """The refusal of a rewind that would drop what is running and is not to be forced. A task waits for a person."""
     running = [
         intent.effect.location
         for intent in instance.open.values()
-        if intent.id not in event.open and isinstance(intent.effect, Call | Child)
+        if intent.id not in event.open and _runs(intent.effect)
     ]
     if event.force or not running:
         return None
     return Refused("running", f"{instance.address}: what would be dropped is running: {', '.join(running)}")
+
+
+def _runs(effect: Effect) -> bool:
+    return isinstance(effect, Call) or (isinstance(effect, Child) and not effect.workflow.startswith(OWN))
 
 
 def keep_open(instance: Instance, event: Rewound) -> Rewound:

@@ -30,7 +30,7 @@ from .events import (
 )
 from .instance import Instance, Intent
 from .limits import FRAMES_MAX
-from .machine import Workflow
+from .machine import Choosy, Workflow
 from .mailbox import STALE, Accepted, Answer, Refused
 from .past import still_running
 from .policy import ANY, Policy, Verb
@@ -55,7 +55,7 @@ def refusal(
         policy = _policy(workflows, event.workflow)
         asked = (heard and event.forked is None) or policy.exact
         against = _no_start(event, workflows.refusal(event.workflow, event.version, exact=asked), policy)
-        return against if instance.id == 0 else _start_of_another(instance, event, against)
+        return against or _misfit(event, workflows) if instance.id == 0 else _start_of_another(instance, event, against)
     policy = _policy(workflows, instance.address.workflow)
     if instance.id == 0:
         if type(event) in OF_AN_INTENT:
@@ -97,6 +97,15 @@ def _no_start(event: Started, unknown: Refused | None, policy: Policy) -> Refuse
     if policy.only and event.key != policy.only:
         return Refused("refused", f"there is one {policy.noun}: {event.workflow}/{policy.only}")
     return unknown
+
+
+def _misfit(event: Started, workflows: Workflows[Workflow]) -> Refused | None:
+    """Why a workflow does not take this input, where its sender hears of the start alone."""
+    if event.parent is None or not event.parent.detached or not event.parent.intent:
+        return None
+    workflow = workflows.of(event.workflow, event.version)
+    against = workflow.refuse_input(event.input) if isinstance(workflow, Choosy) else ""
+    return Refused("refused", against) if against else None
 
 
 def _start_of_another(instance: Instance, event: Started, against: Refused | None) -> Answer | None:

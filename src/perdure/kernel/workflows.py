@@ -36,7 +36,7 @@ class Workflows(Generic[V]):
         self._versions: dict[str, dict[str, V]] = {}
         for workflow in workflows:
             versions = self._versions.setdefault(workflow.name, {})
-            if versions.setdefault(workflow.version, workflow) is not workflow:
+            if versions.setdefault(workflow.version, workflow) != workflow:
                 raise CallerError(
                     f"two workflows are named {workflow.name!r} and have version {workflow.version!r}: "
                     "give the newer one another version=..., or one of them another name=..."

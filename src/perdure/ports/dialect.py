@@ -78,6 +78,7 @@ class Opening(msgspec.Struct, frozen=True):
     strict: bool
     unavailable: Callable[[Workflow, AuthorError], None]
     whole: bool = False
+    put: Workflow | None = None  # a definition that comes while the engine runs: this one alone is checked
 
 
 class Gathered(msgspec.Struct, frozen=True):

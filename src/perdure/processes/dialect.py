@@ -6,7 +6,7 @@ import importlib
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from perdure.codec import decode
 from perdure.errors import BadProcess, Problem
@@ -83,8 +83,10 @@ class Checking:
     def __call__(self, opening: Opening) -> None:
         transports = {each.name for each in opening.handlers if isinstance(each, Transport)}
         functions = {name: each.version for name, each in self._users.items()}
-        known = Known(functions, transports, set(opening.workflows), _is_step)
-        found = [(process, _errors(process.problems_among(known))) for process in self._processes]
+        workflows = None if opening.put is not None else set(opening.workflows)  # a child may be put later
+        known = Known(functions, transports, workflows, _is_step)
+        processes = self._processes if opening.put is None else [cast(Process, opening.put)]
+        found = [(process, _errors(process.problems_with(known))) for process in processes]
         wrong = [(process, errors) for process, errors in found if errors]
         if not opening.whole and all(each.code == UNKNOWN_WORKFLOW for _, errors in wrong for each in errors):
             return  # the database may have these workflows

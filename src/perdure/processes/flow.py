@@ -161,7 +161,7 @@ def _turn_ends(life: Life, branch: Branch) -> None:
     frame = branch.frame
     owner, turns = frame.seq.owner, frame.turns
     assert owner is not None and turns is not None and frame.scope is not None and frame.scope.outer is not None
-    last = turns.count is not None and turns.index + 1 >= turns.count
+    last = turns.count is not None and turns.index + 1 >= _needed(owner, turns.count)
     last = last or ("until" in owner.e and life.condition(branch, "until"))
     if not last and "while" not in owner.e:
         _limited(life, owner, turns.index + 1)

@@ -103,9 +103,9 @@ class Process(Runnable):
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
         """All problems, errors first. A process with an error cannot run."""
-        return self.problems_among()
+        return self.problems_with()
 
-    def problems_among(self, known: Known | None = None) -> tuple[Problem, ...]:
+    def problems_with(self, known: Known | None = None) -> tuple[Problem, ...]:
         """The problems, with those of parts that an engine does not have."""
         from .check import Known, check  # it reads every expression: only when it is asked for
 

@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.codec import decode, encode, to_plain
 from perdure.codec.jsonschema import read
-from perdure.errors import BadProcess, CallerError, Misfit, NotConvertible, TooLarge, WorkflowUnavailable
+from perdure.errors import BadProcess, CallerError, Misfit, NotConvertible, PerdureError, TooLarge, WorkflowUnavailable
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.entry import Entry
@@ -180,6 +180,14 @@ class Runnable:
         if len(data) > VALUE_MAX:
             raise TooLarge(f"the input of {self.name}", len(data), VALUE_MAX)
         return data
+
+    def refuse_input(self, input: builtins.bytes) -> str:
+        """Why a start with this input is refused; empty: it is not."""
+        try:
+            self.encode_plain_input(decode(input))
+        except PerdureError as error:
+            return str(error)
+        return ""
 
     def decode_result(self, value: builtins.bytes) -> Any:
         return decode(value)

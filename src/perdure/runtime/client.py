@@ -50,7 +50,7 @@ from .arguments import (
     unknown,
 )
 from .connection import Connection, Speaker
-from .definitions import Definitions
+from .definitions import Definitions, is_same
 from .domain_events import DomainEvents
 from .handle import Handle
 from .history import list_place, summary
@@ -461,9 +461,9 @@ class Client(Speaker):
                 raise AskTimeout(f"{text}; it is recorded, and one will") from None
 
     def _known(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
-        """What is registered here, for a start: that must be the very object which is passed."""
+        """What is registered here, for a start: that must be what is passed, by value where a definition is data."""
         found = self._registered(workflow)
-        if found is not None and found is not workflow and not isinstance(workflow, str):
+        if found is not None and not isinstance(workflow, str) and not is_same(found, workflow):
             raise CallerError(
                 f"the workflow that was passed is not the one that is registered as {found.name!r} in version "
                 f"{found.version!r}, though it has that name and version: open the engine again with the one you mean, "

@@ -46,19 +46,30 @@ class Storable(Protocol):
     def stored(self) -> Stored: ...
 
 
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two workflows are one. Where a definition is data, its bytes decide."""
+    stored = getattr(one, "stored", None)
+    return one is other or (stored is not None and stored == getattr(other, "stored", None))
+
+
 class Definitions:
-    """The definitions of one dialect. `added` hears of one that this engine is to run."""
+    """The definitions of one dialect. `added` hears of one that this engine is to run, `judge` raises what is wrong."""
 
     def __init__(
-        self, connection: Connection, dialect: str, added: Callable[[Stored, Register], None] | None = None
+        self,
+        connection: Connection,
+        dialect: str,
+        added: Callable[[Stored, Register], None] | None = None,
+        judge: Callable[[Storable], None] | None = None,
     ) -> None:
         self._connection = connection
         self._dialect = dialect
         self._added = added
+        self._judge = judge
 
     def through(self, connection: Connection) -> Definitions:
         """The same, asked by another connection."""
-        return Definitions(connection, self._dialect, self._added)
+        return Definitions(connection, self._dialect, self._added, self._judge)
 
     async def put(self, workflow: Storable, *, activate: bool = False, by: By = None) -> str:
         """Keep a definition, and run it from now on. The same bytes again write nothing. The answer is its version.
@@ -69,6 +80,8 @@ class Definitions:
         given = getattr(workflow, "stored", None)
         if not isinstance(given, Stored):
             raise BadCall(f"a {self._dialect} is put as one that was loaded, found {type(workflow).__name__}")
+        if self._judge is not None:
+            self._judge(workflow)
         register = await keep(self._connection, given, activate=activate, by=by)
         if self._added is not None:
             self._added(given, register)

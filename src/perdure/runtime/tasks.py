@@ -34,12 +34,13 @@ from perdure.kernel.rows import response_name
 from perdure.kernel.task import TaskRow
 from perdure.kernel.workflows import Workflows
 from perdure.ports.store import TaskFilter, TaskOrder
-from perdure.tasks.history import TaskEvent, history, vote_of
+from perdure.tasks.history import TaskEvent, history, vote_of, votes_of
 from perdure.tasks.life import TaskStatus
 from perdure.tasks.machine import BAD_ANSWER, BAD_REQUEST, checked_comment, fitting
 from perdure.tasks.model import WORKFLOW, Question, Quorum, checked_priority, moment_of, texts
 from perdure.tasks.rights import VERBS, Refusal, Standing, TaskRequest, Verb, may_see, refusal
 from perdure.tasks.row import TaskInfo, answer_digest, form_digest, info_of
+from perdure.tasks.votes import Vote
 
 from .arguments import Said, checked_text, limited
 from .connection import Connection, Speaker
@@ -58,7 +59,8 @@ By = Actor | str
 
 
 class TaskDetail(TaskInfo, frozen=True, kw_only=True):
-    """A task with all that is known of it. `form` is JSON Schema; `may` are the verbs that the actor may use now.
+    """A task with all that is known of it. `form` is JSON Schema; `votes` has one for each person who voted, the newest
+    last; `may` are the verbs that the actor may use now.
 
     `against` says why not the others. `override` are those of `may` that an actor must ask for with `override`.
     """
@@ -67,10 +69,15 @@ class TaskDetail(TaskInfo, frozen=True, kw_only=True):
     data: Any
     form: dict[str, Any] | None
     quorum: Quorum | None
+    votes: tuple[Vote, ...]  # type: ignore[assignment]  # lists have their number alone
     history: tuple[TaskEvent, ...]
     may: tuple[str, ...]
     against: dict[str, str]
     override: tuple[str, ...]
+
+    @property
+    def voted(self) -> int:
+        return len(self.votes)
 
 
 class Acting(TypedDict, total=False):
@@ -141,11 +148,12 @@ class Tasks(Speaker):
         entries = await self._entries(row.id)
         judged = {} if actor is None else {verb: _judged(info.standing, verb, actor) for verb in VERBS}
         return TaskDetail(
-            **{field: getattr(info, field) for field in TaskInfo.__struct_fields__},
+            **{field: getattr(info, field) for field in TaskInfo.__struct_fields__ if field != "votes"},
             description=asked.description,
             data=asked.data,
             form=asked.form,
             quorum=asked.quorum,
+            votes=tuple(votes_of(entries, asked)) if info.votes else (),
             history=tuple(history(entries)),
             may=tuple([verb for verb, (against, _) in judged.items() if against is None]),
             against={verb: against.text for verb, (against, _) in judged.items() if against is not None},

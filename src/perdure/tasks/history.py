@@ -9,13 +9,17 @@ from typing import Any, Final
 import msgspec
 
 from perdure.codec import decode
+from perdure.codec.jsonschema import read
+from perdure.errors import Misfit
 from perdure.kernel.entry import Entry
 from perdure.kernel.events import CancelAsked, Message, ReceiptArrived, Started
 from perdure.kernel.moment import when
 from perdure.kernel.task import TASK, TaskRow
 
 from .life import TaskStatus
+from .model import Question
 from .row import TaskInfo, info_of
+from .votes import Vote
 
 DONE: Final = {
     "claim": "claimed",
@@ -55,14 +59,40 @@ def history(entries: Iterable[Entry]) -> list[TaskEvent]:
 
 def vote_of(entries: Iterable[Entry], person: str) -> dict[str, Any] | None:
     """What the last vote of a person was sent with; None: there is none."""
-    found: dict[str, Any] | None = None
+    return next((body for by, _, body in reversed(_answers(entries)) if by == person), None)
+
+
+def votes_of(entries: Iterable[Entry], asked: Question) -> list[Vote]:
+    """The vote of each person, the newest last. Those of a task that was completed are in its result."""
+    found: dict[str, Vote] = {}
+    recorded: list[Any] = []
+    for by, entry, body in _answers(entries):
+        answer = _fitting(asked.form, body["answer"])
+        found.pop(by, None)
+        found[by] = Vote(by, asked.outcome_of(answer), answer, when(entry.clock))
+        if entry.decision.outcome is not None and entry.decision.outcome.value is not None:
+            recorded = decode(entry.decision.outcome.value)["votes"]
+    return [Vote(*each) for each in recorded] or list(found.values())
+
+
+def _answers(entries: Iterable[Entry]) -> list[tuple[str, Entry, dict[str, Any]]]:
+    """The answers that the task has taken: by whom, and what was sent."""
+    found = []
     for entry in entries:
         event = entry.event
         if type(event) is Message and event.name == "complete" and _row(entry) is not None:
             asked = event.asked
-            if asked is not None and asked.by is not None and asked.by.id == person:
-                found = decode(event.body)
+            if asked is not None and asked.by is not None:
+                found.append((asked.by.id, entry, decode(event.body)))
     return found
+
+
+def _fitting(form: dict[str, Any] | None, answer: Any) -> Any:
+    """The answer as its form means it; as it was sent, where a newer validator would refuse it."""
+    try:
+        return answer if form is None else read(form, answer)
+    except Misfit:
+        return answer
 
 
 def _row(entry: Entry) -> TaskInfo | None:

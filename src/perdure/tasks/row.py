@@ -78,7 +78,7 @@ _body: Final = msgspec.msgpack.Decoder(Body)
 
 
 class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A task as lists show it. `owner` is the id of the instance that asked."""
+    """A task as lists show it. `owner` is the id of the instance that asked; `votes`: how many people have voted."""
 
     id: str
     owner: str
@@ -105,6 +105,11 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     exclude: tuple[str, ...]
     shared: bool
     votes: int
+
+    @property
+    def voted(self) -> int:
+        """How many people have voted."""
+        return self.votes
 
     @property
     def completed_by(self) -> tuple[str, ...]:

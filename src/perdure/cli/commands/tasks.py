@@ -94,7 +94,7 @@ def _state(info: TaskInfo) -> str:
     """What a task is now, in few words."""
     match info.status:
         case "open":
-            return f"open, {info.votes} votes so far" if info.shared else "open"
+            return f"open, {info.voted} votes so far" if info.shared else "open"
         case "assigned":
             return f"held by {info.assignee}"
         case "completed":

@@ -82,7 +82,7 @@ async def show(calling: Calling, given: TaskId) -> TaskDetail:
     if seen is found:
         return found
     history = tuple(replace(each, text="", changes={}) for each in found.history)
-    return replace(seen, description="", data=WITHHELD, history=history)
+    return replace(seen, description="", data=WITHHELD, votes=(), history=history)
 
 
 T = TypeVar("T", bound=TaskInfo)

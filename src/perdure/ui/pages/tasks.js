@@ -176,7 +176,7 @@ function Standing({ task, me, may }) {
   const notes = [];
   if (task.exclude.includes(me.id)) notes.push(html`<b class="strong">Four eyes: ${task.exclude.join(", ")} may not do this task.</b> That is you: another person has to${others ? `, ${others}` : ""}.`);
   else if (task.exclude.length) notes.push(html`Four eyes: ${task.exclude.join(", ")} may not do this task.${may("complete") && !task.override.includes("complete") ? " You may." : ""}`);
-  if (task.quorum) notes.push(html`Several people decide: ${told(task.quorum)}; ${count(task.votes, "vote")} so far. Your answer is a vote, and you may change it until it is decided.`);
+  if (task.quorum) notes.push(html`Several people decide: ${told(task.quorum)}; ${count(task.votes.length, "vote")} so far. Your answer is a vote, and you may change it until it is decided.`);
   if (task.override.includes("complete")) notes.push(html`${task.assignee && task.assignee !== me.id ? `${task.assignee} has this task.` : "This task is not for you."} As an admin you may complete it in their place: the history names you.`);
   else if (!may("complete") && !task.exclude.includes(me.id)) notes.push(html`${visible(upper(task.against.complete ?? "You may look at this task, and not answer it"))}.`);
   else if (may("claim") && !task.assignee) notes.push(html`It is open. Claim it, so that no one else begins with it; or answer at once.`);
