@@ -47,6 +47,16 @@ MEMBERS: Final[dict[tuple[str, ...], frozenset[str]]] = {
 }
 """What has no other members than these. Tools of other packages may tell more in `outcome`."""
 
+KNOWN_AT: Final = {
+    **dict.fromkeys(("iter", "_prev", "_attempt", "results"), "only actions and their rules know it"),
+    "outcome": "only rules, arcs and the sets of actions and steps know it",
+    "event": "only arcs and the sets of steps know it",
+    "loop": "only arcs and the set of a step with a loop know it",
+    "join": "only a step with join knows it",
+    "summary": "only executor.spec.result knows it; the final step has args.summary",
+}
+"""Where a name is known that is not known everywhere."""
+
 ROOT_NAMES: Final = frozenset().union(*PLACES.values()) | {"loop", "join"}
 V10_NAMES: Final = {
     "execution_id": ("instance", "id"),
