@@ -275,6 +275,8 @@ class _Warnings:
             self.warn(
                 path, "two-owners", f"{name} is {owners[0]} here; {also} has that name too", "write the root before it"
             )
+        for path, name in self.check.compiler.missed:
+            self.warn(path, "v10", f"the name {name} is not known here: it is null", meant(name, ROOT_NAMES))
         self.cycles()
         self.twice()
 

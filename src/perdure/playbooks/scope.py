@@ -143,6 +143,7 @@ class Compiler:
         self.names = Names(self.playbook)
         self._refused = refused
         self.twice: list[tuple[str, str, list[str]]] = []  # bare names with two owners, by path
+        self.missed: list[tuple[str, str]] = []  # v10: bare names that nothing has, by path
         self._steps: dict[str, StepCode] = {}
         self._index = {step.name: index for index, step in enumerate(self.playbook.steps)}
         self._workbook: dict[str, tuple[ActionCode, ...]] = {}
@@ -205,8 +206,10 @@ class Compiler:
 
     def _compiled(self, path: str, compile: Callable[[Any, Scope], Expression], raw: Any, scope: Scope) -> Expression:
         self.names.doubled.clear()
+        self.names.missed.clear()
         found = compile(raw, scope)
         self.twice += [(path, name, owners) for name, owners in self.names.doubled.items()]
+        self.missed += [(path, name) for name in self.names.missed]
         return found
 
     def _bad(self, path: str, error: BadExpression) -> Code:
@@ -331,6 +334,7 @@ class Names:
         self.workload = set(playbook.workload)
         self.ctx = set(playbook.settings.ctx) | set(_set_keys(playbook, "ctx"))
         self.doubled: dict[str, list[str]] = {}  # names with two owners in the expression that is compiled
+        self.missed: dict[str, None] = {}  # v10: names without an owner in it
         self.args = {"summary"}
         self.entry_args: set[str] = set()  # of entries of the workbook
         for step in playbook.steps:
@@ -397,7 +401,10 @@ class _Scopes:
                 return ("data", name)
             if name == "result":
                 return ("outcome", "result") if "outcome" in roots else ("_prev",) if "_prev" in roots else None
-            return V10_NAMES.get(name)
+            known = V10_NAMES.get(name)
+            if known is None:
+                self.names.missed[name] = None
+            return known
 
         def secret(path: tuple[str | int, ...]) -> str | None:
             if len(path) != 3 or not all(isinstance(part, str) for part in path):
