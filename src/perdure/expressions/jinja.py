@@ -10,6 +10,7 @@ caller says by a `Scope` what a name means and which paths are secrets.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn
@@ -159,6 +160,22 @@ class _Environment(jinja2.Environment):
 _ENVIRONMENT: Final = _Environment(keep_trailing_newline=True, autoescape=False, cache_size=0)
 
 
+FRAMES: Final = 4_000
+"""What the parser may use: it takes about thirteen calls for a level, and the caller may stand deep already."""
+
+
+def _parsed(source: str) -> ast.Template:
+    try:
+        return _ENVIRONMENT.parse(source)
+    except RecursionError:
+        before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, FRAMES))
+    try:
+        return _ENVIRONMENT.parse(source)
+    finally:
+        sys.setrecursionlimit(before)
+
+
 class _Bad(Exception):
     def __init__(self, offset: int, text: str, hint: str = "", code: str = "bad-expression") -> None:
         super().__init__(text)
@@ -235,7 +252,7 @@ class _Reader:
         self.bases.append(self.base)
         self.depth = 0
         try:
-            return read(_ENVIRONMENT.parse(source).body)
+            return read(_parsed(source).body)
         except _Bad as bad:
             offset, code, reason, hint = bad.offset, bad.code, bad.text, bad.hint
         except jinja2.TemplateSyntaxError as error:
