@@ -168,12 +168,24 @@ def _parsed(source: str) -> ast.Template:
     try:
         return _ENVIRONMENT.parse(source)
     except RecursionError:
-        before = sys.getrecursionlimit()
+        if _nesting(source) > PLAYBOOK.depth:
+            raise
+    before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, FRAMES))
     try:
         return _ENVIRONMENT.parse(source)
     finally:
         sys.setrecursionlimit(before)
+
+
+def _nesting(source: str) -> int:
+    """How deep brackets stand in brackets."""
+    depth = most = 0
+    for _, token, value in _ENVIRONMENT._offsets(source, None):
+        if token == "operator":
+            depth += (value in "([{") - (value in ")]}")
+            most = max(most, depth)
+    return most
 
 
 class _Bad(Exception):
