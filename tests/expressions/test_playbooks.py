@@ -406,5 +406,5 @@ def test_how_many_levels_an_expression_has_does_not_depend_on_the_caller():
         return below(calls - 1) if calls else compile_value(nested, SCOPE)
 
     assert below(0).node == below(300).node
-    with pytest.raises(BadExpression, match="more than 100 levels"):
+    with pytest.raises(BadExpression, match="nested too deeply"):
         value("{{ " + "[" * 101 + "7" + "]" * 101 + " }}")
