@@ -569,6 +569,30 @@ def test_too_many_iterations_are_an_error():
     assert loop(items="11", head="executor: {spec: {limits: {max_iterations: 10}}}").error == "limit_exceeded"
 
 
+@pytest.mark.parametrize(
+    "action",
+    [
+        "{kind: noop, result: ['{{ args.t }}']}",
+        "{kind: fail, message: '{{ args.t }}'}",
+        "{kind: noop, set: {ctx.t: '{{ args.t }}'}}",
+        "{kind: http, url: x, spec: {policy: {rules: [{else: {then: {do: fail, error: '{{ args.t }}'}}}]}}}",
+    ],
+)
+def test_a_secret_that_comes_by_args_of_the_workbook_is_never_kept(action):
+    text = f"""
+        keychain: [{{name: k, map: {{t: depot}}}}]
+        workbook: {{w: {action}, v: [{{kind: http, url: x}}, {{kind: http, url: x, headers: {{a: "{{{{ args.t }}}}"}}}}]}}
+        workflow:
+          - {{step: s, tool: {{kind: workbook, use: v, args: {{t: "{{{{ keychain.k.t }}}}"}}}}, next: a}}
+          - {{step: a, tool: {{kind: workbook, use: w, args: {{t: "{{{{ keychain.k.t }}}}"}}}}}}
+    """
+
+    stage = PlaybookHarness(book(text), lambda location, params: 1)
+
+    assert stage.asked["s/s_task/task_1"]["secrets"] == [[["headers", "a"], [{"secret": "depot"}]]]
+    assert stage.error == "template_error"
+
+
 # ---- large values -----------------------------------------------------------------------------------------------
 
 BIG = {"rows": [{"id": n} for n in range(200)], "total": 200}

@@ -130,6 +130,12 @@ CASES = [
         "5:60",
     ),
     (
+        "secret-use",
+        HEAD
+        + 'keychain: [{name: k, map: {t: s}}]\nworkflow: [{step: a, tool: {kind: noop, result: "{{ keychain.k.t }}"}}]\n',
+        "5:63",
+    ),
+    (
         "sql-interpolation",
         HEAD + 'workflow: [{step: a, tool: {kind: postgres, dsn: x, query: "select {{ ctx.a }}"}}]\n',
         "4:61",

@@ -346,7 +346,7 @@ class _Reader:
         if path is None or path[0] != self.scope.secrets:
             return self.expression(node)
         if self.scope.secret is None:
-            _refuse(node, "a secret stands here", "secrets are for the fields of actions", "secret-use")
+            _refuse(node, "a secret stands here", "secrets are for the fields of tools", "secret-use")
         name = self.scope.secret(path)
         if name is None:
             spelled = ".".join(map(str, path))

@@ -16,6 +16,7 @@ from perdure.errors import BadExpression
 from perdure.expressions import Expression
 from perdure.expressions.jinja import Scope, compile_guard, compile_value
 
+from .kinds import OURS
 from .model import Action, Admit, Arc, Definition, Loop, Next, Playbook, Rule, Step
 
 BASE: Final = frozenset({"workload", "ctx", "args", "steps", "instance", "token"})
@@ -279,7 +280,9 @@ class Compiler:
         return tuple(self._action(action, scopes, f"{path}/{index}") for index, action in enumerate(actions))
 
     def _action(self, action: Action, scopes: _Scopes, path: str) -> ActionCode:
-        scope = scopes.of("action")
+        # Only a tool gets the value of a secret. v10 mode tells it when the action runs.
+        ours = action.kind in OURS and action.kind != "workbook" and not self.playbook.v10
+        scope = scopes.of("guard" if ours else "action")
         fields = {
             key: Fixed(raw) if key in action.raw else self.value(f"{path}/fields/{key}", raw, scope)
             for key, raw in sorted(action.fields.items())
