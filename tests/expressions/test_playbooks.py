@@ -55,6 +55,8 @@ CASES = [
     ("{{ ctx.braces }}", "{{ ctx.n }}"),
     ("<{{ ctx.braces }}>", "<{{ ctx.n }}>"),
     ("{{ short }}", "Ann"),
+    ("{{ short | list }}", ["A", "n", "n"]),
+    ("{{ " + "(" * 90 + "7" + ")" * 90 + " }}", 7),
     ("{{ _prev }}", 7),
     ("a{# a note #}b", "ab"),
     ("{% raw %}{{ x }}{% endraw %}", "{{ x }}"),
@@ -395,3 +397,14 @@ def test_what_a_guard_reads_is_known():
     found = compile_guard("short == 'x' and ctx.rows | selectattr('a') | length > ctx.n", SCOPE).reads
 
     assert found == {("ctx", "name"), ("ctx", "rows"), ("ctx", "n")}
+
+
+def test_how_many_levels_an_expression_has_does_not_depend_on_the_caller():
+    nested = "{{ " + "[" * 90 + "7" + "]" * 90 + " }}"
+
+    def below(calls):
+        return below(calls - 1) if calls else compile_value(nested, SCOPE)
+
+    assert below(0).node == below(300).node
+    with pytest.raises(BadExpression, match="nested too deeply"):
+        value("{{ " + "[" * 101 + "7" + "]" * 101 + " }}")

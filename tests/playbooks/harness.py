@@ -106,7 +106,7 @@ class PlaybookHarness:
             return given
         if isinstance(given, Exception):
             raise given
-        if isinstance(given, dict) and given.keys() & {"result", "ref", "error"}:
+        if isinstance(given, dict) and given.keys() & {"result", "ref", "error", "absent"}:
             if "error" in given:
                 error = given["error"]
                 return Receipt(

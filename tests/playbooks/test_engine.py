@@ -163,8 +163,8 @@ async def test_a_large_result_is_stored_read_into_passed_whole_and_looped_over()
               - {name: told, kind: noop, result: {one: "{{ one }}", sum: "{{ sum }}", length: "{{ a | length }}"}}
             next: c
           - {step: c, loop: {in: "{{ a }}", iterator: x, spec: {collect: last}}, tool: {kind: noop, result: "{{ x.n }}"}, next: d}
-          - {step: d, tool: {kind: noop, result: ["{{ b }}", "{{ c }}"]}}
+          - {step: d, tool: {kind: noop, result: ["{{ b }}", "{{ c }}", "{{ a[5000] | default(3) }}", "{{ a[7].gone is defined }}"]}}
         """
     )
 
-    assert await start(playbook) == [{"one": 7, "sum": 1999000, "length": 2000}, 1999]
+    assert await start(playbook) == [{"one": 7, "sum": 1999000, "length": 2000}, 1999, 3, False]

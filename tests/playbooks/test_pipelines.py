@@ -569,6 +569,30 @@ def test_too_many_iterations_are_an_error():
     assert loop(items="11", head="executor: {spec: {limits: {max_iterations: 10}}}").error == "limit_exceeded"
 
 
+@pytest.mark.parametrize(
+    "action",
+    [
+        "{kind: noop, result: ['{{ args.t }}']}",
+        "{kind: fail, message: '{{ args.t }}'}",
+        "{kind: noop, set: {ctx.t: '{{ args.t }}'}}",
+        "{kind: http, url: x, spec: {policy: {rules: [{else: {then: {do: fail, error: '{{ args.t }}'}}}]}}}",
+    ],
+)
+def test_a_secret_that_comes_by_args_of_the_workbook_is_never_kept(action):
+    text = f"""
+        keychain: [{{name: k, map: {{t: depot}}}}]
+        workbook: {{w: {action}, v: [{{kind: http, url: x}}, {{kind: http, url: x, headers: {{a: "{{{{ args.t }}}}"}}}}]}}
+        workflow:
+          - {{step: s, tool: {{kind: workbook, use: v, args: {{t: "{{{{ keychain.k.t }}}}"}}}}, next: a}}
+          - {{step: a, tool: {{kind: workbook, use: w, args: {{t: "{{{{ keychain.k.t }}}}"}}}}}}
+    """
+
+    stage = PlaybookHarness(book(text), lambda location, params: 1)
+
+    assert stage.asked["s/s_task/task_1"]["secrets"] == [[["headers", "a"], [{"secret": "depot"}]]]
+    assert stage.error == "template_error"
+
+
 # ---- large values -----------------------------------------------------------------------------------------------
 
 BIG = {"rows": [{"id": n} for n in range(200)], "total": 200}
@@ -591,6 +615,8 @@ def kept(location, params):
             return {"result": list(range(1000))[first:last]}
         value: Any = BIG
         for key in params["path"]:
+            if key == "gone":
+                return {"absent": True}
             value = value[key]
         return {"result": value}
     if "&put" in location:
@@ -606,6 +632,25 @@ def test_a_stored_value_is_read_where_an_expression_looks_into_it():
     assert stage.result == 3
     assert stage.done == ["s/a", "s/task_1/&read#1"]
     assert stage.asked["s/task_1/&read#1"]["params"] == {"digest": "d1", "path": ["rows", 3, "id"]}
+
+
+def test_what_a_stored_value_does_not_have_is_missing():
+    stages = [
+        PlaybookHarness(pipeline("{name: a, kind: http, url: x}", f"{{kind: noop, result: '{{{{ {text} }}}}'}}"), kept)
+        for text in ("a.gone | default(4)", "a.rows[3].gone is defined", "steps.s.gone is defined")
+    ]
+    failed = PlaybookHarness(pipeline("{name: a, kind: http, url: x}", "{kind: noop, result: '{{ a.gone }}'}"), kept)
+
+    assert [stage.result for stage in stages] == [4, False, False]
+    assert failed.error == "template_error"
+
+
+def test_the_result_of_an_instance_may_look_into_a_stored_value():
+    result = "executor: {spec: {result: '{{ steps.s.result.rows | length }} {{ steps.s.result.rows[3].id }}'}}"
+
+    stage = PlaybookHarness(pipeline("{name: a, kind: http, url: x}", head=result), kept)
+
+    assert stage.result == "200 3"
 
 
 def test_selected_fields_need_no_read():

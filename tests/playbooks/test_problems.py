@@ -17,6 +17,7 @@ CASES = [
     ("yaml-syntax", "", "1:1"),
     ("yaml-syntax", HEAD + 'workload: {x: "\\ud83d"}\n' + STEP, "4:15"),
     ("duplicate-key", HEAD + "workload: {a: 1,\n a: 2}\n", "5:2"),
+    ("duplicate-key", HEAD + "keychain: [{name: a, map: {}}, {name: a, map: {}}]\n" + STEP, "4:39"),
     ("unquoted-template", HEAD + "workflow:\n- step: a\n  tool: {kind: noop, result: {{ ctx.x }}}\n", "6:30"),
     ("unquoted-template", HEAD + "workflow:\n- step: a\n  args:\n    x: {{ workload }}/b\n", "7:8"),
     ("unknown-key", HEAD + STEP + "workfow: []\n", "5:1"),
@@ -44,6 +45,8 @@ CASES = [
     ("wrong-type", HEAD + "workflow: [{step: a, tool: {kind: noop, spec: {timeout: soon}}}]\n", "4:57"),
     ("wrong-type", HEAD + "executor: {spec: {limits: {max_tokens: 0}}}\n" + STEP, "4:40"),
     ("wrong-type", "[1]\n", "1:1"),
+    ("wrong-type", HEAD + "workflow: [null]\n", "4:12"),
+    ("wrong-type", HEAD + "keychain: [{name: a, map: [x]}]\n" + STEP, "4:27"),
     ("wrong-type", HEAD + "workflow: [{step: a, tool: {kind: wait, for: 5x}}]\n", "4:46"),
     (
         "wrong-type",
@@ -58,6 +61,7 @@ CASES = [
     ("bad-word", HEAD + "workflow: [{step: a, tool: {kind: wait, message: m, on_timeout: go}}]\n", "4:65"),
     ("bad-word", HEAD + "workflow: [{step: a, next: {spec: {mode: both}, arcs: []}}]\n", "4:42"),
     ("bad-word", HEAD + "workflow: [{step: a, join: most}]\n", "4:28"),
+    ("bad-word", HEAD + "workflow: [{step: a, loop: {in: 1, iterator: index}, tool: {kind: noop}}]\n", "4:46"),
     ("bad-word", HEAD + "workflow: [{step: a, tool: {kind: noop}, set: {iter.x: 1}}]\n", "4:48"),
     ("bad-word", HEAD + "workbook: {w: {kind: workbook, use: w}}\n" + STEP, "4:15"),
     ("removed-key", HEAD + STEP + "vars: {a: 1}\n", "5:1"),
@@ -126,6 +130,12 @@ CASES = [
         "5:60",
     ),
     (
+        "secret-use",
+        HEAD
+        + 'keychain: [{name: k, map: {t: s}}]\nworkflow: [{step: a, tool: {kind: noop, result: "{{ keychain.k.t }}"}}]\n',
+        "5:63",
+    ),
+    (
         "sql-interpolation",
         HEAD + 'workflow: [{step: a, tool: {kind: postgres, dsn: x, query: "select {{ ctx.a }}"}}]\n',
         "4:61",
@@ -189,6 +199,11 @@ def test_what_yaml_alone_can_tell_hides_no_other_problem():
     assert [each.code for each in found] == [*codes, "yaml-syntax", "unknown-step"]
 
 
+@pytest.mark.parametrize("text", ["workflow: [5]\n", "workflow: [{step: a, loop: 5, tool: {kind: noop}}]\n"])
+def test_what_has_the_wrong_type_is_told_once(text):
+    assert [each.code for each in problems(HEAD + text)] == ["wrong-type"]
+
+
 def test_two_escapes_of_one_character_are_that_character():
     text = HEAD + 'workload: {x: "\\ud83d\\ude00"}\n' + STEP
 
@@ -234,6 +249,11 @@ def test_at_most_fifty_problems_are_told():
         ("workflow: [{step: a, tool: {kind: noop, rules: []}}]\n", "it belongs under action.policy"),
         ("workflow: [{step: a, nxt: b, tool: {kind: noop}}]\n", "did you mean next?"),
         ("workflow: [{step: load, tool: {kind: noop}, next: lod}]\n", "did you mean load?"),
+        ("workflow: [{step: a, tool: {kind: noop, set: {ctx: {x: 1}}}}]\n", "write ctx.x"),
+        (
+            "workflow: [{step: a, tool: {kind: noop, result: '{{ event }}'}}]\n",
+            "only arcs and the sets of steps know it",
+        ),
         ("workflow: [{step: a, tool: {kind: htp}}]\n", "did you mean http?"),
         ('workflow: [{step: a, tool: {kind: noop, result: "{{ workloud.x }}"}}]\n', "did you mean workload?"),
         ("workflow:\n- step: a\n  tool: {kind: noop, result: {{ ctx.x }}}\n", 'write "{{ ctx.x }}"'),

@@ -84,6 +84,15 @@ def test_what_only_v10_takes_is_a_warning():
     assert any("template stands in SQL" in each.text for each in found)
 
 
+def test_a_name_that_nothing_has_is_null_with_a_warning():
+    text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\nworkflow: [{step: a, tool: {kind: noop, result: '{{ nowhere.x }}'}}]\n"
+
+    [found] = load(text, "p.yaml", TOOLS).warnings
+
+    assert str(found) == "p.yaml:4:50: warning: the name nowhere is not known here: it is null"
+    assert PlaybookHarness(from_text(text, "p.yaml", TOOLS)).result is None
+
+
 @pytest.mark.parametrize(
     ("guard", "result"),
     [

@@ -9,9 +9,10 @@ from .budget import PLAYBOOK, PROCESS, Budget, Meter
 from .compile import Expression
 from .problem import Problem
 from .python import Tree, check, compile_tree, parse, text
-from .values import NeedsRead, Ref, Secret, SecretText
+from .values import ABSENT, NeedsRead, Ref, Secret, SecretText
 
 __all__ = [
+    "ABSENT",
     "PLAYBOOK",
     "PROCESS",
     "Budget",

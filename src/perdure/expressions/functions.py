@@ -561,9 +561,12 @@ def items(meter: Meter, value: dict[Any, Any]) -> list[Any]:
     return [[key, value[key]] for key in keys(meter, value)]
 
 
-@function("list", "list|object", "list", processes=False)
+@function("list", "list|object|text", "list", processes=False)
 def as_list(meter: Meter, value: Any) -> list[Any]:
-    """A list as it is; of an object its keys, in order."""
+    """A list as it is; of an object its keys, in order; of a text its characters."""
+    if isinstance(value, str):
+        meter.make(ITEM * len(value))
+        return list(value)
     return keys(meter, value) if isinstance(value, dict) else value
 
 

@@ -10,6 +10,7 @@ caller says by a `Scope` what a name means and which paths are secrets.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn
@@ -159,6 +160,34 @@ class _Environment(jinja2.Environment):
 _ENVIRONMENT: Final = _Environment(keep_trailing_newline=True, autoescape=False, cache_size=0)
 
 
+FRAMES: Final = 4_000
+"""What the parser may use: it takes about thirteen calls for a level, and the caller may stand deep already."""
+
+
+def _parsed(source: str) -> ast.Template:
+    try:
+        return _ENVIRONMENT.parse(source)
+    except RecursionError:
+        if _nesting(source) > PLAYBOOK.depth:
+            raise
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, FRAMES))
+    try:
+        return _ENVIRONMENT.parse(source)
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _nesting(source: str) -> int:
+    """How deep brackets stand in brackets."""
+    depth = most = 0
+    for _, token, value in _ENVIRONMENT._offsets(source, None):
+        if token == "operator":
+            depth += (value in "([{") - (value in ")]}")
+            most = max(most, depth)
+    return most
+
+
 class _Bad(Exception):
     def __init__(self, offset: int, text: str, hint: str = "", code: str = "bad-expression") -> None:
         super().__init__(text)
@@ -235,7 +264,7 @@ class _Reader:
         self.bases.append(self.base)
         self.depth = 0
         try:
-            return read(_ENVIRONMENT.parse(source).body)
+            return read(_parsed(source).body)
         except _Bad as bad:
             offset, code, reason, hint = bad.offset, bad.code, bad.text, bad.hint
         except jinja2.TemplateSyntaxError as error:
@@ -317,7 +346,7 @@ class _Reader:
         if path is None or path[0] != self.scope.secrets:
             return self.expression(node)
         if self.scope.secret is None:
-            _refuse(node, "a secret stands here", "secrets are for the fields of actions", "secret-use")
+            _refuse(node, "a secret stands here", "secrets are for the fields of tools", "secret-use")
         name = self.scope.secret(path)
         if name is None:
             spelled = ".".join(map(str, path))

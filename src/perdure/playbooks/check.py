@@ -21,7 +21,7 @@ from .model import Action, Definition, Playbook, Step, define, net_of
 from .net import Net
 from .problem import BadPlaybook, Problem, Report, meant
 from .read import Reader
-from .scope import MEMBERS, ROOT_NAMES, ActionCode, Code, Compiler, StepCode, has_template
+from .scope import KNOWN_AT, MEMBERS, ROOT_NAMES, ActionCode, Code, Compiler, StepCode, has_template
 from .soundness import findings
 from .v10 import rewrite
 
@@ -131,7 +131,9 @@ class _Check:
             if problem.code == "unknown-name" and not hint:
                 name = problem.text.removeprefix("the name ").partition(" ")[0]
                 names = self.compiler.names
-                hint = meant(name, (*ROOT_NAMES, *names.steps, *names.args, *names.ctx, *names.workload))
+                hint = KNOWN_AT.get(name) or meant(
+                    name, (*ROOT_NAMES, *names.steps, *names.args, *names.ctx, *names.workload)
+                )
             self.report.add((line, column), problem.code, problem.text, hint)
 
     def names(self) -> None:
@@ -273,6 +275,8 @@ class _Warnings:
             self.warn(
                 path, "two-owners", f"{name} is {owners[0]} here; {also} has that name too", "write the root before it"
             )
+        for path, name in self.check.compiler.missed:
+            self.warn(path, "v10", f"the name {name} is not known here: it is null", meant(name, ROOT_NAMES))
         self.cycles()
         self.twice()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from math import inf
 from typing import Any, Final
 
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -177,24 +178,25 @@ REMOVED: Final[dict[str, dict[str, str]]] = {
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)?")
 _ISO: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+CENTURY: Final = 100 * 365.25 * 86400
 _UNITS: Final = {None: 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def seconds(value: Any) -> float | None:
-    """A duration as seconds; None if it is none. `30s 5m 2h 1d`, a number, or ISO 8601."""
+    """A duration as seconds; None if it is none. `30s 5m 2h 1d`, a number, or ISO 8601. What is longer is a century."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return float(value) if value >= 0 else None
+        return float(min(value, CENTURY)) if 0 <= value < inf else None
     if not isinstance(value, str):
         return None
     if found := _DURATION.fullmatch(value.strip()):
-        return float(found[1]) * _UNITS[found[2]]
+        return min(float(found[1]) * _UNITS[found[2]], CENTURY)
     iso = _ISO.fullmatch(value.strip())
     if iso is None or not any(iso.groups()):
         return None
     days, hours, minutes, rest = (float(part or 0) for part in iso.groups())
-    return days * 86400 + hours * 3600 + minutes * 60 + rest
+    return min(days * 86400 + hours * 3600 + minutes * 60 + rest, CENTURY)
 
 
 def spelled(duration: Any) -> Any:
@@ -202,7 +204,7 @@ def spelled(duration: Any) -> Any:
     found = seconds(duration)
     if found is None:
         return duration
-    if found and found < 1e15:
+    if found:
         for unit, size in reversed(_UNITS.items()):
             if size >= 60 and found % size == 0:
                 return f"{int(found // size)}{unit}"

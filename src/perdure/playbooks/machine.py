@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from perdure.codec import decode, encode
 from perdure.errors import BadCall
-from perdure.expressions import NeedsRead
+from perdure.expressions import ABSENT, NeedsRead
 from perdure.kernel.decision import Decision
 from perdure.kernel.effects import Effect, Timer
 from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Rewound, Started, Woken
@@ -295,10 +295,11 @@ class PlaybookMachine:
     def _answered(self, owner: Open, receipt: Receipt) -> None:
         item, digest, path = owner.detail
         value: Any = None
-        found = receipt.status == "ok" and receipt.value is not None
+        found: bool | str = receipt.status == "ok" and receipt.value is not None
         if receipt.value is not None and found:
             told = decode(receipt.value)
             value = Stored(kept_of(told["ref"]), self.cache) if "ref" in told else told.get("result")
+            found = "absent" if "absent" in told else found
         self.state.reads.setdefault(owner.token, []).append([digest, path, value, found])
         self._remember(digest, path, value, found=found)
         self.later(item)
@@ -308,11 +309,11 @@ class PlaybookMachine:
             for digest, path, value, found in reads:
                 self._remember(digest, path, value, found=found)
 
-    def _remember(self, digest: str, path: Any, value: Any, *, found: bool) -> None:
-        """A part of a stored value that was read. Reading one that is gone is a failure of what reads it."""
+    def _remember(self, digest: str, path: Any, value: Any, *, found: bool | str) -> None:
+        """A part of a stored value that was read, or "absent". Reading what is gone is a failure of what reads it."""
         if path != "put":
             gone = Fault("ref_missing", f"the stored value {digest[:12]} is gone")
-            self.cache[digest, tuple(path)] = value if found else gone
+            self.cache[digest, tuple(path)] = ABSENT if found == "absent" else value if found else gone
 
     def token(self, turn: Turn, step: str, generations: Any, args: Any, source: Any) -> None:
         """A new token: ready, or waiting at its join."""
@@ -442,11 +443,16 @@ class PlaybookMachine:
                 return
         elif state.final == "done" and not state.cancelled:
             self._judge_final()
+        told = summary(state, state.verdict)
+        try:
+            over = state.cancelled or state.verdict in ("failed", "cancelled")
+            result = None if over else self._result(turn, told)
+        except NeedsRead as need:
+            self.need(turn, need, ["over", 0, -1], "result")
+            return
         state.ended = True
         turn.withdraw_of()
-        told = summary(state, state.verdict)
         turn.published.append(("summary", encode(shown(told))))
-        result = None if state.verdict in ("failed", "cancelled") else self._result(turn, told)
         turn.outcome = outcome(state, result, self.compiler.definition)
 
     def _judge_final(self) -> None:
@@ -466,10 +472,8 @@ class PlaybookMachine:
             roots = {**self.roots(0, {}), "summary": told}
             try:
                 return turn.value(code, roots, "settings/result", "result")
-            except (Fault, NeedsRead) as fault:
-                said = (
-                    fault.error if isinstance(fault, Fault) else error("template_error", "result reads a stored value")
-                )
+            except Fault as fault:
+                said = fault.error
                 failed = Failed("result", said["kind"], said["message"], handled=False, details=said["details"])
                 state.failures.append(failed)
                 state.verdict = "failed"

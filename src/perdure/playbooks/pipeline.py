@@ -24,11 +24,12 @@ from perdure.tasks.model import WORKFLOW as TASK
 from perdure.tasks.model import Escalation, Quorum, key_of, question
 
 from .keys import seconds
+from .kinds import OURS
 from .scope import ActionCode, RuleCode
 from .state import Frame, Open, Pipe, Run
 from .turn import EXECUTOR, SECOND, Turn
 from .v10 import labelled
-from .values import Beside, Fault, Stored, canonical, error, kept_of, part, whole
+from .values import Beside, Fault, Stored, canonical, error, kept_of, part, refuse_secrets, whole
 
 if TYPE_CHECKING:
     from .machine import PlaybookMachine
@@ -154,6 +155,8 @@ class Pipelines:
             args = {**(args or {}), **here.frame.args}  # those of the entry are defaults
         if isinstance(args, dict):
             args = {key: turn.sized(item, here.run.token) for key, item in args.items()}
+        if code.action.kind in OURS and code.action.kind != "workbook":
+            self._kept([fields, args])
         match code.action.kind:
             case "noop":
                 return "outcome", {"status": "ok", "result": fields.get("result"), "error": None}
@@ -174,6 +177,11 @@ class Pipelines:
                 return "task", ({"workflow": TASK}, self._question(here, whole(fields)))
             case _:
                 return self._prepare_tool(here, roots, fields, args)
+
+    def _kept(self, value: Any) -> None:
+        """A value that is recorded. Secrets can come into it by the args of a workbook entry."""
+        if self.machine.compiler.playbook.keychain:
+            refuse_secrets(value)
 
     def _prepare_tool(self, here: Here, roots: dict[str, Any], fields: dict[str, Any], args: Any) -> tuple[str, Any]:
         turn, code, location = here.turn, here.code, here.location
@@ -423,6 +431,7 @@ class Pipelines:
                     verdict.numbers[key] = _number(turn.value(number, roots, f"{rule.path}/{key}", here.location), key)
                 if rule.error is not None:
                     verdict.told = turn.value(rule.error, roots, f"{rule.path}/error", here.location)
+                    self._kept(verdict.told)
                 break
         return verdict
 
@@ -433,6 +442,7 @@ class Pipelines:
             (root, key, turn.sized(turn.value(value, roots, f"{path}/{root}.{key}", location), here.run.token))
             for root, key, value in sets
         ]
+        self._kept([value for _, _, value in made])
         for root, key, value in made:
             if root == "iter":
                 verdict.iter = roots["iter"] = put(verdict.iter, key, value)

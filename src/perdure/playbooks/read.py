@@ -7,7 +7,7 @@ What needs more than one place at a time is in `check.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Final, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -31,6 +31,9 @@ from .model import (
     Step,
 )
 from .problem import Report, meant
+
+ITER: Final = ("index", "count", "first", "last", "parent")
+"""What `iter` has besides the item."""
 
 T = TypeVar("T")
 
@@ -90,10 +93,11 @@ class Reader:
         self.problem(node, "wrong-type", f"{expected}, found {_kind(node.value)}")
 
     def need(self, node: Node, found: Mapping[str, Node], key: str, place: str) -> Node | None:
-        if key not in found:
+        if key in found:
+            return found[key]
+        if node.value is None or isinstance(node.value, dict):  # else it is told that this is no map
             self.problem(node, "missing-key", f"{place} needs the key {key}")
-            return None
-        return found[key]
+        return None
 
     def text(self, node: Node | None, default: str = "") -> str:
         if node is None:
@@ -241,7 +245,7 @@ class Reader:
         settings, requires = self.executor(found.get("executor"))
         workbook = self.workbook(found.get("workbook"))
         steps = self.list_of(found.get("workflow"), "workflow", self.step)
-        if "workflow" in found and not steps and isinstance(found["workflow"].value, list | None):
+        if "workflow" in found and found["workflow"].value in (None, []):
             self.problem(found["workflow"], "missing-key", "the workflow has no step")
         if self.report.problems and (not steps or not name):
             return None
@@ -287,8 +291,13 @@ class Reader:
             keys = self.map(item, "keychain")
             name = self.name(self.need(item, keys, "name", "an entry of the keychain"), "a keychain entry")
             fields = self.need(item, keys, "map", "an entry of the keychain")
+            if name in found:
+                self.problem(keys["name"], "duplicate-key", f"the keychain entry {name} stands twice")
             found[name] = {}
-            for field, secret in fields.value.items() if fields is not None and isinstance(fields.value, dict) else ():
+            if fields is not None and not isinstance(fields.value, dict):
+                self.wrong(fields, "map is a map of fields to names of secrets")
+                return
+            for field, secret in fields.value.items() if fields is not None else ():
                 found[name][field] = self.text(secret)
 
         self.list_of(node, "keychain", entry)
@@ -377,6 +386,9 @@ class Reader:
 
     def step(self, node: Node, index: int) -> Step | None:
         path = f"steps/{index}"
+        if not isinstance(node.value, dict):
+            self.wrong(node, "a step is a map")
+            return None
         self.place(path, node)
         keys = self.map(node, "step")
         named = self.need(node, keys, "step", "a step")
@@ -421,7 +433,10 @@ class Reader:
             else:
                 at = node.key_at(key) if node is not None else (0, 0)
                 text = f"{key} cannot be set here"
-                self.problem(at, "bad-word", text, f"write {' or '.join(f'{each}.{rest or root}' for each in roots)}")
+                names = [f"{each}.{rest or root}" for each in roots]
+                if key in roots:
+                    names = [f"{key}.{name}" for name in value] if isinstance(value, dict) else [f"{key}.NAME"]
+                self.problem(at, "bad-word", text, f"write {' or '.join(names[:3])}")
         return found
 
     def loop(self, node: Node | None, path: str, failure: Node | None) -> Loop | None:
@@ -434,9 +449,14 @@ class Reader:
         where = policy.get("exec")
         if where is not None and where.value not in ("local", "distributed"):
             self.problem(where, "bad-word", f"expected local distributed, found {str(where.value)[:60]}")
+        iterator = self.name(keys.get("iterator"), "an iterator") or "item"
+        if iterator in ITER and not self.v10:
+            self.problem(
+                keys["iterator"], "bad-word", f"iter.{iterator} is of the loop itself", "name the item otherwise"
+            )
         return Loop(
             items=self.value(items, f"{path}/items"),
-            iterator=self.name(keys.get("iterator"), "an iterator") or "item",
+            iterator=iterator,
             mode=self.word(spec.get("mode"), Loop, "mode"),
             max_in_flight=self.whole(spec.get("max_in_flight"), f"{path}/max_in_flight", 64),
             collect=self.word(spec.get("collect"), Loop, "collect"),

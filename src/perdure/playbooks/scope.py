@@ -16,6 +16,7 @@ from perdure.errors import BadExpression
 from perdure.expressions import Expression
 from perdure.expressions.jinja import Scope, compile_guard, compile_value
 
+from .kinds import OURS
 from .model import Action, Admit, Arc, Definition, Loop, Next, Playbook, Rule, Step
 
 BASE: Final = frozenset({"workload", "ctx", "args", "steps", "instance", "token"})
@@ -46,6 +47,16 @@ MEMBERS: Final[dict[tuple[str, ...], frozenset[str]]] = {
     ("token", "from"): _RUN | {"step"},
 }
 """What has no other members than these. Tools of other packages may tell more in `outcome`."""
+
+KNOWN_AT: Final = {
+    **dict.fromkeys(("iter", "_prev", "_attempt", "results"), "only actions and their rules know it"),
+    "outcome": "only rules, arcs and the sets of actions and steps know it",
+    "event": "only arcs and the sets of steps know it",
+    "loop": "only arcs and the set of a step with a loop know it",
+    "join": "only a step with join knows it",
+    "summary": "only executor.spec.result knows it; the final step has args.summary",
+}
+"""Where a name is known that is not known everywhere."""
 
 ROOT_NAMES: Final = frozenset().union(*PLACES.values()) | {"loop", "join"}
 V10_NAMES: Final = {
@@ -133,6 +144,7 @@ class Compiler:
         self.names = Names(self.playbook)
         self._refused = refused
         self.twice: list[tuple[str, str, list[str]]] = []  # bare names with two owners, by path
+        self.missed: list[tuple[str, str]] = []  # v10: bare names that nothing has, by path
         self._steps: dict[str, StepCode] = {}
         self._index = {step.name: index for index, step in enumerate(self.playbook.steps)}
         self._workbook: dict[str, tuple[ActionCode, ...]] = {}
@@ -195,8 +207,10 @@ class Compiler:
 
     def _compiled(self, path: str, compile: Callable[[Any, Scope], Expression], raw: Any, scope: Scope) -> Expression:
         self.names.doubled.clear()
+        self.names.missed.clear()
         found = compile(raw, scope)
         self.twice += [(path, name, owners) for name, owners in self.names.doubled.items()]
+        self.missed += [(path, name) for name in self.names.missed]
         return found
 
     def _bad(self, path: str, error: BadExpression) -> Code:
@@ -266,7 +280,9 @@ class Compiler:
         return tuple(self._action(action, scopes, f"{path}/{index}") for index, action in enumerate(actions))
 
     def _action(self, action: Action, scopes: _Scopes, path: str) -> ActionCode:
-        scope = scopes.of("action")
+        # Only a tool gets the value of a secret. v10 mode tells it when the action runs.
+        ours = action.kind in OURS and action.kind != "workbook" and not self.playbook.v10
+        scope = scopes.of("guard" if ours else "action")
         fields = {
             key: Fixed(raw) if key in action.raw else self.value(f"{path}/fields/{key}", raw, scope)
             for key, raw in sorted(action.fields.items())
@@ -321,6 +337,7 @@ class Names:
         self.workload = set(playbook.workload)
         self.ctx = set(playbook.settings.ctx) | set(_set_keys(playbook, "ctx"))
         self.doubled: dict[str, list[str]] = {}  # names with two owners in the expression that is compiled
+        self.missed: dict[str, None] = {}  # v10: names without an owner in it
         self.args = {"summary"}
         self.entry_args: set[str] = set()  # of entries of the workbook
         for step in playbook.steps:
@@ -387,7 +404,10 @@ class _Scopes:
                 return ("data", name)
             if name == "result":
                 return ("outcome", "result") if "outcome" in roots else ("_prev",) if "_prev" in roots else None
-            return V10_NAMES.get(name)
+            known = V10_NAMES.get(name)
+            if known is None:
+                self.names.missed[name] = None
+            return known
 
         def secret(path: tuple[str | int, ...]) -> str | None:
             if len(path) != 3 or not all(isinstance(part, str) for part in path):

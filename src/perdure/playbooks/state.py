@@ -8,9 +8,10 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from perdure.codec import decode, encode
+from perdure.expressions import SecretText
 
 from .net import Marking
-from .values import Beside, Kept, Stored, part, rejoin, shown
+from .values import Beside, Kept, Stored, kept_of, part, rejoin, secret_text, shown
 
 K = TypeVar("K")
 Phase = Literal["begin", "open", "after", "backoff"]
@@ -200,7 +201,7 @@ class State(msgspec.Struct):
 
 def _tree(value: Any) -> Any:
     """Structs as lists of their fields, containers copied; all else as it is."""
-    if isinstance(value, msgspec.Struct):
+    if isinstance(value, msgspec.Struct) and not isinstance(value, SecretText):
         return [_tree(getattr(value, name)) for name in value.__struct_fields__]
     if isinstance(value, dict):
         return {key: _tree(item) for key, item in value.items()}
@@ -212,12 +213,17 @@ def _tree(value: Any) -> Any:
 def dump(state: State) -> bytes:
     beside = Beside()
     tree = part(_tree(state), beside)
-    return encode([tree, [list(each) for each in beside.refs]])
+    made = [tree, [list(each) for each in beside.refs]]
+    if beside.secrets:  # args of a workbook entry: their names
+        made.append([list(each) for each in beside.secrets])
+    return encode(made)
 
 
 def restore(data: bytes, cache: dict[Any, Any]) -> State:
-    tree, refs = decode(data)
-    made = rejoin(tree, refs, lambda kept: Stored(kept, cache))
+    tree, refs, *more = decode(data)
+    made = rejoin(tree, refs, lambda kept: Stored(kept_of(kept), cache))
+    for secrets in more:
+        made = rejoin(made, secrets, secret_text)
     return _convert(made, State)
 
 

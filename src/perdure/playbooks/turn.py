@@ -132,7 +132,8 @@ class Turn:
         kind = error.code if error.code in ("guard_type", "not_iterable") else "template_error"
         found = f" (found {', '.join(error.operands)})" if error.operands else ""
         at = path + error.path
-        text = f"{self.compiler.spelled(at)}: {error.text.strip()}: {error.reason}{found}"
+        reason = error.reason.replace("_steps.", "", 1)  # a bare name of a step
+        text = f"{self.compiler.spelled(at)}: {error.text.strip()}: {reason}{found}"
         return Fault(kind, text, details={"at": at, "line": error.line, "column": error.column})
 
     def sized(self, value: Any, token: int) -> Any:

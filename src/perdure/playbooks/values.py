@@ -13,7 +13,7 @@ import msgspec
 
 from perdure.codec import encode
 from perdure.errors import NotConvertible
-from perdure.expressions import NeedsRead, Ref, SecretText
+from perdure.expressions import NeedsRead, Ref, Secret, SecretText
 
 Path = tuple[str | int, ...]
 
@@ -102,10 +102,14 @@ def part(value: Any, beside: Beside, path: Path = ()) -> Any:
     return value
 
 
-def rejoin(value: Any, refs: list[Any], make: Callable[[Kept], Stored]) -> Any:
-    """The value with its references in their places again."""
-    for path, kept in refs:
-        made = make(kept_of(kept))
+def secret_text(parts: list[Any]) -> SecretText:
+    return SecretText(tuple(each if isinstance(each, str) else Secret(each["secret"]) for each in parts))
+
+
+def rejoin(value: Any, beside: list[Any], make: Callable[[Any], Any]) -> Any:
+    """The value with what stands beside it in its places again."""
+    for path, given in beside:
+        made = make(given)
         if not path:
             return made
         at = value
@@ -128,6 +132,16 @@ def whole(value: Any) -> Any:
     if isinstance(value, SecretText):
         raise Fault("template_error", "a child takes no secret: its own actions name it")
     return value
+
+
+def refuse_secrets(value: Any) -> None:
+    """Raise `Fault` if there is a secret anywhere in the value."""
+    if isinstance(value, SecretText):
+        raise Fault(
+            "template_error", "a secret stands where its value would be kept; secrets are for the fields of tools"
+        )
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        refuse_secrets(item)
 
 
 def shown(value: Any) -> Any:

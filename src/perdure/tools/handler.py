@@ -153,7 +153,7 @@ class ValueHandler:
             try:
                 value = value[key]
             except (KeyError, IndexError, TypeError):
-                raise LookupError(f"the stored value has no {key}") from None
+                return {"absent": True}
         if "slice" in params:
             first, last = params["slice"]
             items = value if isinstance(value, list) else [{"key": key, "value": value[key]} for key in sorted(value)]
