@@ -367,3 +367,11 @@ def test_what_a_node_had_completed_is_not_asked_for_when_its_submitter_runs_agai
     rig = run(graph, nodes=[{"name": "facts", "submitter": "plan"}], done={"plan/facts": "old"})
 
     assert rig.opened() == ["plan", "plan/facts"]
+
+
+def test_an_authored_graph_tightens_the_nodes_of_a_start():
+    plan = Graph("plan", veto=["look"], limits=Limits(calls=5))
+    plan.node("read", veto=["other"], limits=Limits(calls=9, tokens=3))
+    rig = Rig(growing(by_name()), nodes=plan)
+    spec = rig.state.nodes["read"].the
+    assert (spec.veto, spec.limits) == (("other", "look"), Limits(calls=5, tokens=3))

@@ -148,3 +148,41 @@ def test_a_refused_message_is_raised_and_names_what_there_is():
             handle.send("note", {"node": "plann", "text": "hurry"})
         with pytest.raises(CallerError, match="a graph takes submit, cancel and note"):
             handle.ask("cancle", {"node": "plan"})
+
+
+def test_a_world_knows_the_children_of_graphs_by_name():
+    @perdure.flow
+    async def double(ctx: perdure.Context, number: int) -> int:
+        return 2 * number
+
+    graph, wrong = Graph("g"), Graph("wrong")
+    graph.child("kid", "double", input="${input}")
+    wrong.child("kid", "doubl")
+    with World(graph, double) as world:
+        assert world.start(graph, 4).result() == 8
+        with pytest.raises(perdure.BadGraph, match="unknown workflow 'doubl'"):
+            world.start(wrong)
+
+
+def test_an_authored_graph_is_a_start_too_and_the_report_is_there_while_it_runs():
+    plan = Graph("plan", veto=["look"], limits=Limits(calls=5))
+    plan.node("read", goal="Read.")
+    plan.node("sum", after=["read"], veto=["publish"], limits=Limits(calls=2))
+    desk = report()
+    with World() as world:
+        handle = world.start(desk, "tea", nodes=plan)
+        assert handle.result()["sum"] == ""
+        assert at_once(perdure.graphs.report(handle))["nodes"][-3]["node"] in {"read", "sum"}
+        with pytest.raises(perdure.BadGraph, match="depth is a limit of the graph that is started"):
+            world.start(desk, "tea", nodes=Graph("deep", limits=Limits(depth=1)))
+
+    async def slow(node: Node) -> None:
+        await asyncio.sleep(60)
+
+    waiting = Graph("waiting", runner=slow)
+    waiting.node("a")
+    with World() as world:
+        handle = world.start(waiting)
+        assert [row["status"] for row in handle.state()["nodes"]] == ["open"]
+        [fact] = handle.history()[0].facts
+        assert (fact.name, fact.value["nodes"][0]["node"]) == ("graph/opened@1", "a")

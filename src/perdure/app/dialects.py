@@ -73,7 +73,7 @@ def checked(gathered: Iterable[Gathered], known: Workflows[Any], handlers: Itera
 
     for each in gathered:
         if each.check is not None:
-            each.check(Opening(known.names(), list(handlers), check == "strict", unavailable))
+            each.check(Opening(known.names(), list(handlers), check == "strict", unavailable, known.newest))
 
 
 def _taken(dialect: Dialect, given: Sequence[Any], found: list[Workflow], gathered: list[Gathered]) -> Sequence[Any]:

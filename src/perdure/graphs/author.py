@@ -97,6 +97,7 @@ class Graph:
         self.types: dict[str, Any] = dict(SIMPLE)
         self.reducers: dict[str, Callable[..., Any]] = dict(REDUCERS)
         self.workflows: dict[str, Any] = {}
+        self.find: Callable[[str], Any] | None = None  # the workflows of the engine, by name
         self.limits = KernelLimits(bytes=4 * VALUE_MAX)  # of the kernel; those of the graph are in its model
         self.signature = Signature.of(_start)
         self.parameters = self.signature.parameters()
@@ -315,7 +316,11 @@ class Graph:
         _ = self.model
 
     def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        kwargs = {**kwargs, "nodes": [portable(each) for each in kwargs.get("nodes") or ()]}
+        from .growth import authored
+
+        nodes = kwargs.get("nodes") or ()
+        given = authored(nodes.name, nodes.as_batch()) if isinstance(nodes, Graph) else nodes
+        kwargs = {**kwargs, "nodes": [portable(each) for each in given]}
         return self._input(self.signature.bind(args, kwargs))
 
     def encode_plain_input(self, value: Any) -> bytes:
@@ -335,8 +340,9 @@ class Graph:
         from .growth import begin
 
         begun = begin(self, plain)
-        if begun.problems:
-            raise BadGraph(self.name, tuple(begun.problems))
+        problems = begun.problems or _unknown_children(self, [spec for spec, _, _ in begun.nodes])
+        if problems:
+            raise BadGraph(self.name, tuple(problems))
         data = encode(plain)
         if len(data) > VALUE_MAX:
             raise TooLarge(f"the input of {self.name}", len(data), VALUE_MAX)
@@ -370,6 +376,14 @@ def _bring(graph: Graph) -> dict[str, list[str]]:
                 _add_tool(graph, each)
                 brought.setdefault(each.name, []).append(name)
     return brought
+
+
+def _unknown_children(graph: Graph, added: Iterable[NodeSpec]) -> list[GraphProblem]:
+    """Nodes whose workflow the engine does not know; none, where no engine has taken the graph up."""
+    find = graph.find
+    named = [each for each in (*graph.model.nodes, *added) if each.workflow and each.workflow not in graph.workflows]
+    unknown = [each for each in named if find is not None and find(each.workflow) is None]
+    return [GraphProblem(each.name, _unknown(each.workflow, graph.workflows)) for each in unknown]
 
 
 def default_outputs(nodes: Iterable[NodeSpec]) -> tuple[str, ...]:

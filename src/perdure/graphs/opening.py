@@ -194,14 +194,13 @@ def _open_child(turn: Turn, node: NodeState) -> None:
     spec, state = node.the, turn.state
     try:
         data = goals.fill_data(spec.input, decode(state.input), lambda alias: life.plain_input(turn, node, alias))
-        workflow = turn.graph.workflows.get(spec.workflow)
+        given, find = turn.graph.workflows.get(spec.workflow), turn.graph.find
+        workflow = given if given is not None or find is None else find(spec.workflow)
+        version = "" if given is None else given.version  # by its name alone it is the active one
         if workflow is not None:
-            input, version = workflow.encode_plain_input(data), workflow.version
+            input = workflow.encode_plain_input(data)
         else:
-            input, version = (
-                encode(to_plain(data if isinstance(data, dict) else {} if data is None else {"input": data})),
-                "",
-            )
+            input = encode(to_plain(data if isinstance(data, dict) else {} if data is None else {"input": data}))
     except (goals.NoValue, ValueError, PerdureError) as error:
         life.end(turn, node, "failed", "input", detail=str(error))
         return

@@ -75,6 +75,9 @@ class Opening(msgspec.Struct, frozen=True):
     handlers: Sequence[Any]
     strict: bool
     unavailable: Callable[[Workflow, str], None]
+    find: Callable[[str], Workflow | None] = lambda _: (
+        None
+    )  # the newest workflow of a name, also of one that comes later
 
 
 class Gathered(msgspec.Struct, frozen=True):
