@@ -320,7 +320,8 @@ class Graph:
 
         nodes = kwargs.get("nodes") or ()
         given = authored(nodes.name, nodes.as_batch()) if isinstance(nodes, Graph) else nodes
-        kwargs = {**kwargs, "nodes": [portable(each) for each in given]}
+        if isinstance(given, list | tuple):
+            kwargs = {**kwargs, "nodes": [portable(each) for each in given]}
         return self._input(self.signature.bind(args, kwargs))
 
     def encode_plain_input(self, value: Any) -> bytes:

@@ -58,7 +58,11 @@ def begin(graph: Graph, plain: Mapping[str, Any]) -> Begun:
             spec = narrowed(graph, each, parent)
             known[spec.name] = (spec, depth + 1)
             begun.nodes.append((spec, depth + 1, base if submitter else ""))
-    for name in done:
+    for name, value in done.items():
+        branches = known[name][0].branches if name in known else {}
+        if branches and (not isinstance(value, str) or value not in branches):
+            text = f"{name} chose a label, one of {', '.join(branches)}; found {value!r:.80}"
+            begun.problems.append(GraphProblem("done", text))
         if name not in known and name not in left_out:
             begun.problems.append(GraphProblem("done", f"{name!r:.80} is no node{did_you_mean(name, known)}"))
     limit = model.limits.nodes

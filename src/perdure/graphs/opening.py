@@ -247,9 +247,7 @@ def ask(
     """Ask a person: a task of its own. Gives the intent of its answer."""
     from datetime import timedelta
 
-    state, form = turn.state, ANSWER
-    if edits is not None and b"$ref" not in msgspec.json.encode(edits):  # a form in a form has no definitions
-        form = {**ANSWER, "properties": {**ANSWER["properties"], "arguments": edits}}
+    state, form = turn.state, form_of(edits)
     asked = question(
         "approve",
         workflow=state.workflow,
@@ -267,6 +265,13 @@ def ask(
     )
     key = key_of(family(turn), 1, state.workflow, location)
     return turn.open(Child(location, TASK, key, asked.encode()), target)
+
+
+def form_of(edits: dict[str, Any] | None) -> dict[str, Any]:
+    """The form of a question; `edits`: the schema of the arguments that a person may change."""
+    if edits is None or b"$ref" in msgspec.json.encode(edits):  # a form in a form has no definitions
+        return ANSWER
+    return {**ANSWER, "properties": {**ANSWER["properties"], "arguments": edits}}
 
 
 def again(turn: Turn, node: NodeState) -> None:
