@@ -9,7 +9,7 @@ import pytest
 import perdure
 from perdure.errors import CallerError
 from perdure.graphs import Graph, Limits, Node, Permit, tool
-from perdure.testing import World, crash_test
+from perdure.testing import World, crash_test, replay
 from perdure.testing.disks import at_once
 
 SENT: list[str] = []
@@ -186,3 +186,30 @@ def test_an_authored_graph_is_a_start_too_and_the_report_is_there_while_it_runs(
         assert [row["status"] for row in handle.state()["nodes"]] == ["open"]
         [fact] = handle.history()[0].facts
         assert (fact.name, fact.value["nodes"][0]["node"]) == ("graph/opened@1", "a")
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_a_changed_reducer_and_a_changed_policy_are_divergences_that_name_the_node(tmp_path, last):
+    async def fails(node: Node) -> str:
+        if node.name == "b":
+            raise ValueError("no")
+        return node.goal
+
+    def made(reducer: str, needs: str) -> Graph:
+        graph = Graph("g", runner=fails)
+        graph.node("a", goal="x")
+        graph.node("b")
+        graph.reduce("sum", reducer, after=["a", "b"], needs="all_terminal")
+        graph.reduce("odd", "count", after=["a", "b"], needs=needs)
+        if not last:
+            graph.node("after", after=["sum", "odd"], needs="all_terminal")
+        return graph
+
+    path = tmp_path / "h.json"
+    with World() as world:
+        world.start(made("concat", "all_success")).export(path)
+    replay(path, made("concat", "all_success"))
+    with pytest.raises(perdure.Divergence, match="the node sum completed with"):
+        replay(path, made("collect", "all_success"))
+    with pytest.raises(perdure.Divergence, match="the node odd skipped then, and completed"):
+        replay(path, made("concat", "all_terminal"))

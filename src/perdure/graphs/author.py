@@ -17,7 +17,6 @@ from perdure.drawing import draw
 from perdure.errors import BadGraph, GraphProblem, PerdureError, TooLarge
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
-from perdure.kernel.effects import attempt_of
 from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.limits import Limits as KernelLimits
 from perdure.kernel.machine import Machine
@@ -26,6 +25,7 @@ from perdure.kernel.routing import Subscription
 
 from . import fields
 from .check import Book, Reading, check_graph, warnings_of
+from .differences import differs, explain
 from .draw import Direction, Format, declared, instance
 from .model import Limits, Model, NodeSpec, Permit
 from .reducers import REDUCERS
@@ -273,23 +273,10 @@ class Graph:
         return GraphMachine(self, address, snapshot)
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
-        if len(recorded.open) != len(current.open) or recorded.withdraw != current.withdraw:
-            return True
-        if (recorded.outcome is None) != (current.outcome is None):
-            return True
-        return any(
-            type(then) is not type(now) or then.location != now.location or attempt_of(then) != attempt_of(now)
-            for then, now in zip(recorded.open, current.open, strict=True)
-        )
+        return differs(recorded, current)
 
     def explain(self, machine: Machine, difference: Difference) -> Explanation:
-        then = [effect.location for effect in difference.recorded.open]
-        now = [effect.location for effect in difference.current.open]
-        pairs = zip([*then, ""], [*now, ""], strict=False)
-        was, is_now = next(((a, b) for a, b in pairs if a != b), ("", ""))
-        node = (is_now or was).partition("/")[0]
-        advice = f"the graph opened {was or 'nothing'} then and opens {is_now or 'nothing'} now"
-        return Explanation(source=node, advice=f"{advice}: give the changed graph another version, and keep this one")
+        return explain(difference)
 
     def draw(self, format: Format = "svg", direction: Direction = "LR") -> str:
         """The graph as SVG, Mermaid or JSON."""
