@@ -272,6 +272,35 @@ def test_permits_and_limits_hold_in_a_flow():
             world.start(flow, "g").result()
 
 
+def test_permits_in_a_flow_are_checked_as_those_of_a_graph():
+    flow = in_a_flow(scripted(["x"]), permits=[Permit("publish", "ask")], limits={"calls": 2})
+    with World() as world, pytest.raises(InstanceFailed, match="nobody may answer"):
+        world.start(flow, "g").result()
+
+
+def test_a_question_of_a_flow_has_its_goal_and_a_form_and_other_people_decide_their_edits():
+    model = scripted([calls(("publish", {"text": "x"})), "sent"])
+    short = Permit("publish", "ask", where={"text": {"matches": "."}}, roles=("clerk",))
+    flow = in_a_flow(model, permits=[short, Permit("publish", "ask", roles=("boss",))])
+    clerk, boss = perdure.Actor("ann", roles=["clerk"]), perdure.Actor("bo", roles=["boss"])
+    with World() as world:
+        handle = world.start(flow, "g", key="k")
+        [asked] = world.tasks.list(by=clerk, candidate=True)
+        assert world.tasks.get(asked.id, by=clerk).data == {"goal": "g", "tool": "publish", "arguments": {"text": "x"}}
+        with pytest.raises(perdure.TaskRefused):
+            world.tasks.complete(
+                asked.id, {"outcome": "approve"}, by=perdure.Actor("agent:assistant/k", roles=["clerk"])
+            )
+        with pytest.raises(perdure.BadAnswer):
+            world.tasks.complete(asked.id, {"outcome": "approve", "arguments": {"text": 5}}, by=clerk)
+        world.tasks.complete(asked.id, {"outcome": "approve", "arguments": {"text": "long"}}, by=clerk)
+        assert world.tasks.list(by=clerk, candidate=True) == []
+        [asked] = world.tasks.list(by=boss, candidate=True)
+        world.tasks.complete(asked.id, {"outcome": "approve"}, by=boss)
+        assert handle.result() == "sent"
+    assert model.asked[-1][-1]["content"] == "published long"
+
+
 async def test_an_ask_in_a_flow_is_a_task(postgres):
     flow = in_a_flow(
         scripted([calls(("publish", {"text": "x"})), "sent"]), permits=[Permit("publish", "ask", roles=("editor",))]

@@ -216,7 +216,7 @@ async def test_a_graph_is_a_child_of_a_flow_and_a_flow_a_child_of_a_graph(url):
         return node.inputs["d"].value + 1
 
     inner = Graph("inner", runner=runner)
-    inner.child("twice", double, input={"number": "${input}"})
+    inner.child("twice", "double", input="${input}")
     inner.node("plus", after={"d": "twice"}, output=int)
 
     @perdure.flow
@@ -330,9 +330,13 @@ async def test_a_child_of_a_workflow_that_no_engine_knows_is_refused_at_open(tmp
     with pytest.raises(BadGraph, match="did you mean 'double'"):
         async with perdure.open(tmp_path / "a.db", workflows=[graph, double]):
             pass
-    async with perdure.open(tmp_path / "a.db", workflows=[graph, double], check="warn") as engine:
+    good = Graph("good", runner=lambda node: 1)
+    good.node("a")
+    async with perdure.open(tmp_path / "a.db", workflows=[graph, double, good], check="warn") as engine:
         with pytest.raises(perdure.errors.CallerError):
             await engine.start("g", key="k")
+        with pytest.raises(BadGraph, match="unknown workflow 'doubl'"):
+            await engine.start(good, nodes=[{"name": "kid", "kind": "child", "workflow": "doubl"}], key="k")
 
 
 async def test_a_request_that_is_too_large_is_an_error_in_the_run(tmp_path):

@@ -211,6 +211,16 @@ def test_usage_that_makes_no_sense_counts_as_what_was_reserved_and_is_a_fact(usa
     assert rig.facts("denied")[0]["stage"] == "usage"
 
 
+@pytest.mark.parametrize("reserve", [{"tokens": -5}, "many", 5])
+def test_a_reserve_that_makes_no_sense_is_denied(reserve):
+    async def runner(node):
+        with pytest.raises(Denied) as denied:
+            await node.step("model", lambda: 1, reserve=reserve)
+        return denied.value.stage
+
+    assert run(one(runner)).result == "arguments"
+
+
 def test_the_snapshot_counts_its_own_batch_and_without_limits_there_is_none():
     seen = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.codec import decode
+from perdure.errors import PerdureError
 from perdure.graphs import BadGraph, Denied, Graph, Limits, tool
 
 from .rig import Rig, echo, run
@@ -172,6 +173,20 @@ def test_a_start_resumes_from_submissions_and_what_was_completed():
     assert again.ran == ["plan"], "a submitter that runs again submits again"
 
 
+def test_a_classifier_that_had_chosen_leaves_the_other_branches_out():
+    graph = Graph("g", runner=by_name())
+    graph.classify("which", branches={"yes": ["a"], "no": ["b"]})
+    graph.node("a", after=["which"])
+    graph.node("b", after=["which"])
+    graph.node("end", after=["a", "b"])
+    rig = run(graph, done={"which": "no"})
+    assert rig.ran == ["b", "end"]
+    assert rig.outcomes()["a"] == "skipped(not_chosen)"
+    rig.replayed()
+    with pytest.raises(BadGraph, match="one of yes, no"):
+        run(graph, done={"which": "maybe"})
+
+
 def test_a_bad_start_is_refused_before_anything_is_recorded():
     with pytest.raises(BadGraph):
         Rig(growing(by_name()), nodes=[{"name": "plan"}])
@@ -179,6 +194,9 @@ def test_a_bad_start_is_refused_before_anything_is_recorded():
         Rig(growing(by_name()), done={"plann": 1})
     with pytest.raises(BadGraph):
         Rig(growing(by_name(), limits=Limits(nodes=1)), nodes=[{"name": "more"}])
+    for nodes in (5, "more", [5]):
+        with pytest.raises(PerdureError):
+            Rig(growing(by_name()), nodes=nodes)
 
 
 def test_a_person_can_add_nodes_at_the_top():
@@ -367,3 +385,11 @@ def test_what_a_node_had_completed_is_not_asked_for_when_its_submitter_runs_agai
     rig = run(graph, nodes=[{"name": "facts", "submitter": "plan"}], done={"plan/facts": "old"})
 
     assert rig.opened() == ["plan", "plan/facts"]
+
+
+def test_an_authored_graph_tightens_the_nodes_of_a_start():
+    plan = Graph("plan", veto=["look"], limits=Limits(calls=5))
+    plan.node("read", veto=["other"], limits=Limits(calls=9, tokens=3))
+    rig = Rig(growing(by_name()), nodes=plan)
+    spec = rig.state.nodes["read"].the
+    assert (spec.veto, spec.limits) == (("other", "look"), Limits(calls=5, tokens=3))

@@ -9,7 +9,7 @@ import pytest
 import perdure
 from perdure.errors import CallerError
 from perdure.graphs import Graph, Limits, Node, Permit, tool
-from perdure.testing import World, crash_test
+from perdure.testing import World, crash_test, replay
 from perdure.testing.disks import at_once
 
 SENT: list[str] = []
@@ -148,3 +148,68 @@ def test_a_refused_message_is_raised_and_names_what_there_is():
             handle.send("note", {"node": "plann", "text": "hurry"})
         with pytest.raises(CallerError, match="a graph takes submit, cancel and note"):
             handle.ask("cancle", {"node": "plan"})
+
+
+def test_a_world_knows_the_children_of_graphs_by_name():
+    @perdure.flow
+    async def double(ctx: perdure.Context, number: int) -> int:
+        return 2 * number
+
+    graph, wrong = Graph("g"), Graph("wrong")
+    graph.child("kid", "double", input="${input}")
+    wrong.child("kid", "doubl")
+    with World(graph, double) as world:
+        assert world.start(graph, 4).result() == 8
+        with pytest.raises(perdure.BadGraph, match="unknown workflow 'doubl'"):
+            world.start(wrong)
+
+
+def test_an_authored_graph_is_a_start_too_and_the_report_is_there_while_it_runs():
+    plan = Graph("plan", veto=["look"], limits=Limits(calls=5))
+    plan.node("read", goal="Read.")
+    plan.node("sum", after=["read"], veto=["publish"], limits=Limits(calls=2))
+    desk = report()
+    with World() as world:
+        handle = world.start(desk, "tea", nodes=plan)
+        assert handle.result()["sum"] == ""
+        assert at_once(perdure.graphs.report(handle))["nodes"][-3]["node"] in {"read", "sum"}
+        with pytest.raises(perdure.BadGraph, match="depth is a limit of the graph that is started"):
+            world.start(desk, "tea", nodes=Graph("deep", limits=Limits(depth=1)))
+
+    async def slow(node: Node) -> None:
+        await asyncio.sleep(60)
+
+    waiting = Graph("waiting", runner=slow)
+    waiting.node("a")
+    with World() as world:
+        handle = world.start(waiting)
+        assert [row["status"] for row in handle.state()["nodes"]] == ["open"]
+        [fact] = handle.history()[0].facts
+        assert (fact.name, fact.value["nodes"][0]["node"]) == ("graph/opened@1", "a")
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_a_changed_reducer_and_a_changed_policy_are_divergences_that_name_the_node(tmp_path, last):
+    async def fails(node: Node) -> str:
+        if node.name == "b":
+            raise ValueError("no")
+        return node.goal
+
+    def made(reducer: str, needs: str) -> Graph:
+        graph = Graph("g", runner=fails)
+        graph.node("a", goal="x")
+        graph.node("b")
+        graph.reduce("sum", reducer, after=["a", "b"], needs="all_terminal")
+        graph.reduce("odd", "count", after=["a", "b"], needs=needs)
+        if not last:
+            graph.node("after", after=["sum", "odd"], needs="all_terminal")
+        return graph
+
+    path = tmp_path / "h.json"
+    with World() as world:
+        world.start(made("concat", "all_success")).export(path)
+    replay(path, made("concat", "all_success"))
+    with pytest.raises(perdure.Divergence, match="the node sum completed with"):
+        replay(path, made("collect", "all_success"))
+    with pytest.raises(perdure.Divergence, match="the node odd skipped then, and completed"):
+        replay(path, made("concat", "all_terminal"))

@@ -72,14 +72,14 @@ class Agent:
         goal: str,
         *,
         permits: Sequence[Permit] = (),
-        limits: Limits | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
         roles: Sequence[str] = (),
         veto: Sequence[str] = (),
     ) -> Any:
         """In a flow: model calls and tool calls are its steps, the gate of graphs judges them, `ask` is a task."""
         from .flow import FlowDesk
 
-        desk = FlowDesk(self, ctx, permits, limits or Limits(), tuple(roles), tuple(veto))
+        desk = FlowDesk(self, ctx, permits, limits or Limits(), roles, veto)
         return await desk.work(goal)
 
     async def fitting(self, desk: Desk, messages: list[Message]) -> Any:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from perdure.errors import Denied, TaskCancelled, TaskExpired
 from perdure.flows.author import StepFunction, StepOptions
 from perdure.graphs import gate
+from perdure.graphs.author import Graph
 from perdure.graphs.model import Limits, NodeSpec, Permit, Used
-from perdure.graphs.opening import ANSWER
+from perdure.graphs.opening import form_of
 from perdure.graphs.state import Usage, add, usage_problem
 from perdure.graphs.tools import Tool
 
@@ -31,22 +32,23 @@ class FlowDesk:
         agent: Agent,
         ctx: Any,
         permits: Sequence[Permit],
-        limits: Limits,
-        roles: tuple[str, ...],
-        veto: tuple[str, ...],
+        limits: Limits | Mapping[str, Any],
+        roles: Sequence[str],
+        veto: Sequence[str],
     ) -> None:
         self._agent = agent
         self._ctx = ctx
-        self._permits = tuple(permits)
-        self._limits = limits
-        self._roles = roles
-        self._veto = veto
-        self._tools: dict[str, Tool] = {tool.name: tool for tool in agent.tools}
+        graph = Graph("agent", runner=agent, permits=permits, limits=limits, roles=roles, veto=veto)
+        graph.node("agent")
+        self._rules = graph.model  # the permits of an agent are checked as those of a graph
+        self._tools = graph.tools
+        self._goal = ""
         self._used: Usage = {}
         self._reserved: Usage = {}
 
     async def work(self, goal: str) -> Any:
         agent = self._agent
+        self._goal = goal
         system = prompts.with_output(agent.system, agent.output)
         messages: list[Message] = [{"role": "system", "content": system}] if system else []
         messages.append({"role": "user", "content": goal})
@@ -58,7 +60,7 @@ class FlowDesk:
         verdict = gate.budget(self._accounts(), {"calls": 1})
         if verdict.word == "deny":
             raise Denied("model", verdict.stage, verdict.reason)
-        tools = prompts.described(gate.offered(SPEC, self._tools, self._permits, self._veto))
+        tools = prompts.described(gate.offered(SPEC, self._tools, self._rules.permits, self._rules.veto))
         self._reserved = add(self._reserved, {"calls": 1})
         try:
             reply = as_reply(await self._ctx.step("model", self._agent.model.reply, messages, tools, ""))
@@ -94,15 +96,15 @@ class FlowDesk:
             name,
             arguments,
             tools=self._tools,
-            permits=self._permits,
-            veto=self._veto,
+            permits=self._rules.permits,
+            veto=self._rules.veto,
             accounts=self._accounts(),
             wanted={"calls": 1},
             approved=approved,
         )
 
     def _accounts(self) -> list[gate.Account]:
-        return [gate.Account("the agent", self._limits, self._used, self._reserved)]
+        return [gate.Account("the agent", self._rules.limits, self._used, self._reserved)]
 
     def _spend(self, usage: Any) -> None:
         fine = not usage_problem(usage)
@@ -115,11 +117,12 @@ class FlowDesk:
         try:
             done = await self._ctx.task(
                 f"ask:{name}",
-                answer=ANSWER,
+                answer=form_of(self._tools[name].schema),
                 title=f"May the agent use {name}?",
-                data={"tool": name, "arguments": arguments},
-                roles=list(roles or (() if users else self._roles)),
+                data={"goal": self._goal, "tool": name, "arguments": arguments},
+                roles=list(roles or (() if users else self._rules.roles)),
                 users=list(users),
+                exclude=[f"agent:{self._ctx.instance}"],
                 expire=within,
             )
         except TaskExpired:

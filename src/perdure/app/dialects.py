@@ -79,7 +79,7 @@ def checked(
 
     for each in gathered:
         if each.check is not None:
-            each.check(Opening(known.names(), list(handlers), check == "strict", unavailable, whole))
+            each.check(Opening(known.names(), list(handlers), check == "strict", unavailable, whole, find=known.newest))
 
 
 def _taken(dialect: Dialect, given: Sequence[Any], found: list[Workflow], gathered: list[Gathered]) -> Sequence[Any]:

@@ -17,7 +17,6 @@ from perdure.drawing import draw
 from perdure.errors import BadGraph, GraphProblem, PerdureError, TooLarge
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
-from perdure.kernel.effects import attempt_of
 from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.limits import Limits as KernelLimits
 from perdure.kernel.machine import Machine
@@ -26,6 +25,7 @@ from perdure.kernel.routing import Subscription
 
 from . import fields
 from .check import Book, Reading, check_graph, warnings_of
+from .differences import differs, explain
 from .draw import Direction, Format, declared, instance
 from .model import Limits, Model, NodeSpec, Permit
 from .reducers import REDUCERS
@@ -97,6 +97,7 @@ class Graph:
         self.types: dict[str, Any] = dict(SIMPLE)
         self.reducers: dict[str, Callable[..., Any]] = dict(REDUCERS)
         self.workflows: dict[str, Any] = {}
+        self.find: Callable[[str], Any] | None = None  # the workflows of the engine, by name
         self.limits = KernelLimits(bytes=4 * VALUE_MAX)  # of the kernel; those of the graph are in its model
         self.signature = Signature.of(_start)
         self.parameters = self.signature.parameters()
@@ -272,23 +273,10 @@ class Graph:
         return GraphMachine(self, address, snapshot)
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
-        if len(recorded.open) != len(current.open) or recorded.withdraw != current.withdraw:
-            return True
-        if (recorded.outcome is None) != (current.outcome is None):
-            return True
-        return any(
-            type(then) is not type(now) or then.location != now.location or attempt_of(then) != attempt_of(now)
-            for then, now in zip(recorded.open, current.open, strict=True)
-        )
+        return differs(recorded, current)
 
     def explain(self, machine: Machine, difference: Difference) -> Explanation:
-        then = [effect.location for effect in difference.recorded.open]
-        now = [effect.location for effect in difference.current.open]
-        pairs = zip([*then, ""], [*now, ""], strict=False)
-        was, is_now = next(((a, b) for a, b in pairs if a != b), ("", ""))
-        node = (is_now or was).partition("/")[0]
-        advice = f"the graph opened {was or 'nothing'} then and opens {is_now or 'nothing'} now"
-        return Explanation(source=node, advice=f"{advice}: give the changed graph another version, and keep this one")
+        return explain(difference)
 
     def draw(self, format: Format = "svg", direction: Direction = "LR") -> str:
         """The graph as SVG, Mermaid or JSON."""
@@ -315,7 +303,12 @@ class Graph:
         _ = self.model
 
     def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        kwargs = {**kwargs, "nodes": [portable(each) for each in kwargs.get("nodes") or ()]}
+        from .growth import authored
+
+        nodes = kwargs.get("nodes") or ()
+        given = authored(nodes.name, nodes.as_batch()) if isinstance(nodes, Graph) else nodes
+        if isinstance(given, list | tuple):
+            kwargs = {**kwargs, "nodes": [portable(each) for each in given]}
         return self._input(self.signature.bind(args, kwargs))
 
     def encode_plain_input(self, value: Any) -> bytes:
@@ -335,8 +328,9 @@ class Graph:
         from .growth import begin
 
         begun = begin(self, plain)
-        if begun.problems:
-            raise BadGraph(self.name, tuple(begun.problems))
+        problems = begun.problems or _unknown_children(self, [spec for spec, _, _ in begun.nodes])
+        if problems:
+            raise BadGraph(self.name, tuple(problems))
         data = encode(plain)
         if len(data) > VALUE_MAX:
             raise TooLarge(f"the input of {self.name}", len(data), VALUE_MAX)
@@ -370,6 +364,14 @@ def _bring(graph: Graph) -> dict[str, list[str]]:
                 _add_tool(graph, each)
                 brought.setdefault(each.name, []).append(name)
     return brought
+
+
+def _unknown_children(graph: Graph, added: Iterable[NodeSpec]) -> list[GraphProblem]:
+    """Nodes whose workflow the engine does not know; none, where no engine has taken the graph up."""
+    find = graph.find
+    named = [each for each in (*graph.model.nodes, *added) if each.workflow and each.workflow not in graph.workflows]
+    unknown = [each for each in named if find is not None and find(each.workflow) is None]
+    return [GraphProblem(each.name, _unknown(each.workflow, graph.workflows)) for each in unknown]
 
 
 def default_outputs(nodes: Iterable[NodeSpec]) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ class Checking:
 
     def __call__(self, opening: Opening) -> None:
         for graph in self._graphs:
+            graph.find = opening.find
             problems = graph.problems_among(opening.workflows)
             if problems and opening.strict:
                 raise BadGraph(graph.name, problems)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from perdure.codec.converters.frame import did_you_mean
-from perdure.errors import GraphProblem
+from perdure.errors import BadGraph, GraphProblem
 
 from . import gate, life
 from .check import Reading
+from .fields import COUNTED, texts
 from .fields import limits as read_limits
-from .fields import texts
 from .model import Limits, NodeSpec, fits_any, lower
 from .state import Group, NodeState, Run
 from .turn import Turn
@@ -58,7 +58,11 @@ def begin(graph: Graph, plain: Mapping[str, Any]) -> Begun:
             spec = narrowed(graph, each, parent)
             known[spec.name] = (spec, depth + 1)
             begun.nodes.append((spec, depth + 1, base if submitter else ""))
-    for name in done:
+    for name, value in done.items():
+        branches = known[name][0].branches if name in known else {}
+        if branches and (not isinstance(value, str) or value not in branches):
+            text = f"{name} chose a label, one of {', '.join(branches)}; found {value!r:.80}"
+            begun.problems.append(GraphProblem("done", text))
         if name not in known and name not in left_out:
             begun.problems.append(GraphProblem("done", f"{name!r:.80} is no node{did_you_mean(name, known)}"))
     limit = model.limits.nodes
@@ -66,6 +70,29 @@ def begin(graph: Graph, plain: Mapping[str, Any]) -> Begun:
     if limit is not None and weight > limit:
         begun.problems.append(GraphProblem("limits", f"nodes={limit}, and the start has {weight}"))
     return begun
+
+
+def authored(name: str, batch: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The nodes of an authored graph for a start: its vetoes and its limits tighten each of them."""
+    try:
+        _, limits, veto = _batch(batch)
+    except ValueError as error:
+        raise BadGraph(name, (GraphProblem("graph", f"expected {error}"),)) from None
+    if wrong := [axis for axis in COUNTED if getattr(limits, axis) is not None]:
+        text = f"{', '.join(wrong)} is a limit of the graph that is started: give it there"
+        raise BadGraph(name, (GraphProblem("limits", text),))
+    return [_tightened(each, limits, veto) for each in batch["nodes"]]
+
+
+def _tightened(node: Any, limits: Limits, veto: tuple[str, ...]) -> Any:
+    """What is wrong with a node is told when it is read."""
+    try:
+        tight = read_limits(node.get("limits")).tightened(limits)
+        vetoes = (*texts(node.get("veto", ())), *veto)
+    except (AttributeError, ValueError):
+        return node
+    axes = {axis: most for axis, most in msgspec.structs.asdict(tight).items() if most is not None}
+    return {**node, "limits": axes, "veto": list(vetoes)}
 
 
 def _by_submitter(given: list[Any]) -> dict[str, list[Any]]:

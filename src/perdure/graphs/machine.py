@@ -121,9 +121,12 @@ class GraphMachine:
                 node.done = True
                 life.end(turn, node, "completed", "done", encode(done[node.name]))
         for node in nodes:
-            if not node.done:
+            if node.done and node.the.kind == "classify":
+                outcomes.choose(turn, node, done[node.name])
+        for node in nodes:
+            if node.status != "ended":
                 turn.waits.link(node)
-        turn.todo.clear()  # what was done is counted by `link`
+        turn.todo.clear()  # what was done or left out is counted by `link`
         for node in nodes:
             life.consider(turn, node)
         return self._go_on(turn)

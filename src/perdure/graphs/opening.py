@@ -194,14 +194,13 @@ def _open_child(turn: Turn, node: NodeState) -> None:
     spec, state = node.the, turn.state
     try:
         data = goals.fill_data(spec.input, decode(state.input), lambda alias: life.plain_input(turn, node, alias))
-        workflow = turn.graph.workflows.get(spec.workflow)
+        given, find = turn.graph.workflows.get(spec.workflow), turn.graph.find
+        workflow = given if given is not None or find is None else find(spec.workflow)
+        version = "" if given is None else given.version  # by its name alone it is the active one
         if workflow is not None:
-            input, version = workflow.encode_plain_input(data), workflow.version
+            input = workflow.encode_plain_input(data)
         else:
-            input, version = (
-                encode(to_plain(data if isinstance(data, dict) else {} if data is None else {"input": data})),
-                "",
-            )
+            input = encode(to_plain(data if isinstance(data, dict) else {} if data is None else {"input": data}))
     except (goals.NoValue, ValueError, PerdureError) as error:
         life.end(turn, node, "failed", "input", detail=str(error))
         return
@@ -248,9 +247,7 @@ def ask(
     """Ask a person: a task of its own. Gives the intent of its answer."""
     from datetime import timedelta
 
-    state, form = turn.state, ANSWER
-    if edits is not None and b"$ref" not in msgspec.json.encode(edits):  # a form in a form has no definitions
-        form = {**ANSWER, "properties": {**ANSWER["properties"], "arguments": edits}}
+    state, form = turn.state, form_of(edits)
     asked = question(
         "approve",
         workflow=state.workflow,
@@ -268,6 +265,13 @@ def ask(
     )
     key = key_of(family(turn), 1, state.workflow, location)
     return turn.open(Child(location, TASK, key, asked.encode()), target)
+
+
+def form_of(edits: dict[str, Any] | None) -> dict[str, Any]:
+    """The form of a question; `edits`: the schema of the arguments that a person may change."""
+    if edits is None or b"$ref" in msgspec.json.encode(edits):  # a form in a form has no definitions
+        return ANSWER
+    return {**ANSWER, "properties": {**ANSWER["properties"], "arguments": edits}}
 
 
 def again(turn: Turn, node: NodeState) -> None:

@@ -108,11 +108,11 @@ def _returned(turn: Turn, node: NodeState, run: Run, packed: list[Any]) -> None:
 
 def _completed(turn: Turn, node: NodeState, value: Any, data: bytes) -> None:
     if node.the.kind == "classify":
-        _choose(turn, node, value)
+        choose(turn, node, value)
     life.end(turn, node, "completed", value=data)
 
 
-def _choose(turn: Turn, node: NodeState, label: str) -> None:
+def choose(turn: Turn, node: NodeState, label: str) -> None:
     """Nodes of the other branches are left out, before anybody hears that the classifier has ended."""
     branches = node.the.branches
     chosen = set(branches[label])

@@ -270,8 +270,9 @@ def read_answer(receipt: Receipt) -> tuple[gate.Verdict, dict[str, Any] | None]:
 
 def _step(turn: Turn, node: NodeState, run: Run, id: str, asked: dict[str, Any]) -> None:
     request = _new(run, id, "step", asked["name"])
-    wanted = {"calls": 1, **(asked.get("reserve") or {})}
-    problem = usage_problem(wanted)
+    reserve = asked.get("reserve") or {}
+    problem = usage_problem(reserve)
+    wanted = {"calls": 1, **({} if problem else reserve)}
     verdict = gate.deny("arguments", f"reserve: {problem}") if problem else gate.budget(turn.accounts(node), wanted)
     if verdict.word == "deny":
         turn.answer(node, request, turn.deny(node, request.name, verdict.stage, verdict.reason))

@@ -119,7 +119,7 @@ class Node:
         then.
         """
         content = digest(encode(_plain(name, list(args))))
-        body = {"name": name, "arguments": content, "reserve": dict(reserve or {})}
+        body = {"name": name, "arguments": content, "reserve": _plain(name, reserve or {})}
         id = self._next_id("step", name, content)
         answer = await self._answered(id, "step", body)
         returns = hints_of(getattr(function, "__func__", function), None).get("return")

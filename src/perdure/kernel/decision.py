@@ -1,6 +1,10 @@
 """Decisions: what a machine answers to one event."""
 
+from typing import Any
+
 import msgspec
+
+from perdure.codec import decode
 
 from .effects import Effect
 from .events import Address
@@ -45,6 +49,11 @@ class Fact(msgspec.Struct, frozen=True, gc=False, array_like=True):
     body: bytes
     id: str = ""  # a subscriber that has heard it does not hear it again
     correlation: str = ""
+
+    @property
+    def value(self) -> Any:
+        """The body as plain data: what readers of a history want."""
+        return decode(self.body)
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False, array_like=True):

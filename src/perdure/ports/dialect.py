@@ -79,6 +79,7 @@ class Opening(msgspec.Struct, frozen=True):
     unavailable: Callable[[Workflow, AuthorError], None]
     whole: bool = False
     put: Workflow | None = None  # a definition that comes while the engine runs: this one alone is checked
+    find: Callable[[str], Workflow | None] = lambda _: None  # the newest of a name, also of one that comes later
 
 
 class Gathered(msgspec.Struct, frozen=True):

@@ -29,8 +29,8 @@ from .store import JobState
 class Line(msgspec.Struct, frozen=True):
     """One entry: `event` in one word, the `location` it belongs to, the `value` that came, what it `opened`.
 
-    `announced` has the names of the domain events that it led to, `facts` these themselves; `seq` is its place in the
-    journal. `noted` has the operations that needed no effect, each as kind and location.
+    `announced` has the names of the domain events that it led to, `facts` these themselves, each with `name` and
+    `value`; `seq` is its place in the journal. `noted` has the operations that needed no effect, as kind and location.
     """
 
     number: int

@@ -115,7 +115,14 @@ class World:
         self.tasks = WorldTasks(self._connection)
         """What people are asked for: the verbs of `engine.tasks`, without `await`."""
         self._started = 0
+        self._acquaint()
         self._simulation.rest()
+
+    def _acquaint(self) -> None:
+        """Workflows that name others find them here."""
+        for workflow in self._simulation.workflows:
+            if hasattr(workflow, "find"):
+                workflow.find = self._simulation.workflows.newest
 
     def __enter__(self) -> Self:
         return self
@@ -132,6 +139,7 @@ class World:
     def register(self, *workflows: Any, handlers: Iterable[Any] = ()) -> None:
         """Run these workflows too. One whose name and version are known takes the place of the one before."""
         self._simulation.register(workflows, handlers)
+        self._acquaint()
         self._simulation.rest()
 
     @overload
@@ -456,6 +464,9 @@ class WorldHandle(Generic[R]):
         at: int | None = None,
     ) -> str:
         return at_once(self._handle.draw(format, direction, at=at))
+
+    def state(self) -> Any:
+        return at_once(self._handle.state())
 
     def error(self) -> Any:
         return at_once(self._handle.error())
