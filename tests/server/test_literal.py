@@ -4,16 +4,23 @@ import asyncio
 import json
 import shlex
 
+import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
+import perdure
 from perdure.access.model import Grant
+from perdure.cli.commands.serve import _url
 from perdure.kernel.asked import Actor
+from perdure.server import Settings, app
 from perdure.server.openapi import document
 from perdure.server.problems import HttpProblem
 from perdure.server.reading import read_json
 from perdure.server.routes import PLAYBOOK, ROUTES
+from perdure.server.settings import secret_of
 from perdure.verbs.act import SettleParams
-from tests.server.site import ADMIN, OPERATOR, VIEWER, run
+from tests.server.site import ADMIN, OPERATOR, VIEWER, order, run
 
 API = "/api/v1"
 
@@ -246,3 +253,54 @@ def test_a_note_that_is_recorded_meanwhile_hides_no_change_of_access():
         return await accesses.state(fresh=True)
 
     assert run(story).keys
+
+
+def test_a_mounted_document_says_where_it_is_and_a_failing_actor_is_the_fault_of_the_host(caplog):
+    def who(request):
+        if request.headers.get("x-user") == "bad":
+            raise ValueError("a secret of the host")
+        return request.headers.get("x-user") == "text" or Actor("ann", admin=True)
+
+    async def main():
+        async with perdure.open(":memory:", workflows=[order]) as engine:
+            mounted = Starlette(routes=[Mount("/a", app(engine, actor=who, settings=Settings(secret="x" * 16)))])
+            transport = httpx.ASGITransport(mounted)
+            async with httpx.AsyncClient(transport=transport, base_url="http://shop.example") as client:
+                started = await client.post("/a/api/v1/instances", json={"workflow": "order", "key": "o/1"})
+                found = await client.get(started.headers["location"])
+                failed = [await client.get("/a/api/v1/whoami", headers={"x-user": name}) for name in ("bad", "text")]
+                return (await client.get("/a/openapi.json")).json()["servers"], found.json()["id"], failed
+
+    servers, found, failed = asyncio.run(main())
+
+    assert (servers, found) == ([{"url": "/a"}], "order/o/1")
+    assert [each.status_code for each in failed] == [500, 500]
+    assert all("`actor=`" in each.json()["detail"] and "secret" not in each.text for each in failed)
+    assert "a secret of the host" in caplog.text and "found bool" in caplog.text
+
+
+def test_the_secret_of_a_user_is_never_read_in_part(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("PERDURE_SERVER_SECRET", raising=False)
+    made = secret_of(Settings())
+    file = tmp_path / "perdure" / "server.secret"
+
+    assert (secret_of(Settings()), file.read_bytes(), len(made)) == (made, made, 64)
+    assert (file.stat().st_mode & 0o777, [each.name for each in file.parent.iterdir()]) == (0o600, [file.name])
+    file.write_bytes(b"")  # of a process that died within the write
+    with pytest.raises(perdure.CallerError, match="delete it"):
+        secret_of(Settings())
+
+
+@pytest.mark.parametrize(
+    ("hosts", "tls", "proxied", "url"),
+    [
+        ([], False, False, "http://127.0.0.1:7373"),
+        (["ops.example"], False, True, "https://ops.example"),
+        (["ops.example"], True, False, "https://ops.example:7373"),
+        (["ops.example:443"], True, False, "https://ops.example:443"),
+        ([], False, True, "http://127.0.0.1:7373"),
+    ],
+)
+def test_the_link_that_is_printed_leads_to_the_server(hosts, tls, proxied, url):
+    assert _url(hosts, "127.0.0.1", 7373, tls=tls, proxied=proxied) == url

@@ -18,9 +18,10 @@ from tests.server.site import order, run
 SETTINGS = Settings(secret="a secret of this test")
 
 
-def who(scope):
-    headers = dict(scope["headers"])
-    name = headers.get(b"x-user", b"").decode()
+def who(request):
+    assert dict(request["headers"]).get(b"x-user", b"").decode() == request.headers.get("x-user", "")
+    assert not hasattr(request, "user")
+    name = request.headers.get("X-User", "")
     return Login(perdure.Actor(name), (Grant("operator"),)) if name else None
 
 

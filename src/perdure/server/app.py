@@ -174,7 +174,7 @@ class ServerApp:
         """What is no verb: the document of the API, the pages of error codes, logout, the files and pages of the UI."""
         path = request.path
         if path == "/openapi.json" and request.method in ("GET", "HEAD"):
-            return json_answer(document())
+            return json_answer({**document(), **({"servers": [{"url": request.root}]} if request.root else {})})
         if path == "/logout" and request.method == "POST":
             return await self.logins.out(request, login)
         if (
