@@ -135,7 +135,7 @@ def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
             "start": await admin.post(f"{API}/instances", json={"workflow": "ordr"}),
         }
         granted = await admin.put(f"{API}/access/grants", json={"actor": "zoe", "grants": [{"role": "viewer"}]})
-        looked = [(await other.get(on)).json()["looked"] for _ in range(1)]
+        looked = [(await other.get(f"{on}{path}")).json()["looked"] for path in ("", "/groups")]
         return found, granted.json(), looked
 
     found, granted, looked = run(story)
@@ -167,7 +167,7 @@ def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
         assert found[name].json()["error"] == "UnknownInstance"
     assert "secret_plan/s-1" not in found["mine"].text
     assert "zoe" in granted["people"]
-    assert looked == [1]  # not those of others
+    assert looked == [1, 1]  # not those of others
 
 
 def test_a_parent_is_named_as_well_as_numbered():
@@ -187,6 +187,18 @@ def test_a_parent_is_named_as_well_as_numbered():
 
     assert found == [["f-1"], ["f-1"], ["f-1"], [], ["f-1"], [], ["f-2", "f-1", "f-0"]]
     assert (count, others) == ({"count": 3}, [])
+
+
+def test_what_is_waited_for_is_named_by_its_kind_or_its_name():
+    async def story(site):
+        client = await site.key(VIEWER)
+        await (await site.engine.start("order", key="o-1")).until("waiting")
+        await (await site.engine.start("secret_plan", key="s-1")).until("waiting")
+        asked = ("message", "decision", "message decision", "timer", "mess", "message dec*", "nothing")
+        found = [(await client.get(f"{API}/instances", params={"waits_for": each})).json()["items"] for each in asked]
+        return [[each["key"] for each in items] for items in found]
+
+    assert run(story) == [["o-1"], ["o-1"], ["o-1"], ["s-1"], [], ["o-1"], []]
 
 
 def test_a_key_that_was_made_elsewhere_works_at_once():
