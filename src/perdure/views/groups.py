@@ -32,7 +32,7 @@ class InstanceGroup(msgspec.Struct, frozen=True):
 
 
 class Grouped(msgspec.Struct, frozen=True):
-    """The largest groups first, of the instances `seen`. `partial`: there are more instances, or groups, than were read."""
+    """The largest groups first, of the instances `seen`. `partial`: there are more of them, or more groups."""
 
     groups: list[InstanceGroup]
     seen: int
