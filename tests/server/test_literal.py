@@ -20,7 +20,7 @@ from perdure.server.reading import read_json
 from perdure.server.routes import PLAYBOOK, ROUTES
 from perdure.server.settings import secret_of
 from perdure.verbs.act import SettleParams
-from tests.server.site import ADMIN, OPERATOR, VIEWER, order, run
+from tests.server.site import ADMIN, OPERATOR, VIEWER, order, run, secret_plan
 
 API = "/api/v1"
 
@@ -199,6 +199,45 @@ def test_what_is_waited_for_is_named_by_its_kind_or_its_name():
         return [[each["key"] for each in items] for items in found]
 
     assert run(story) == [["o-1"], ["o-1"], ["o-1"], ["s-1"], [], ["o-1"], []]
+
+
+@perdure.flow
+async def outer(ctx):
+    await ctx.child(secret_plan, key="s-1")
+
+
+@perdure.flow
+async def secret_outer(ctx):
+    await ctx.child(order, key="o-1")
+
+
+def test_relatives_that_a_login_does_not_see_are_not_told_of():
+    async def story(site):
+        for name in ("outer", "secret_outer"):
+            await (await site.engine.start(name, key="a")).until("waiting")
+        await site.engine.handle("order", "o-1").until("waiting")
+        client = await site.key(Grant("viewer", ("outer", "order")))
+        on = f"{API}/instances"
+        shown = (await client.get(f"{on}/order/o-1")).json()
+        called = (await client.get(f"{API}/verbs/show", params={"params": '{"id": "order/o-1"}'})).json()
+        why = (await client.get(f"{on}/outer/a/-/why")).json()["reasons"]
+        lists = [
+            await client.get(f"{on}/export?limit=-1"),
+            await client.get(f"{on}/export?cursor=x"),
+            await client.get(f"{on}/export?order=-changed"),
+            await client.get(f"{on}/export?order=started&columns=id"),
+            await client.get(f"{on}/export?order=-changed&waits_for=child&columns=id"),
+        ]
+        return shown, called, why, lists
+
+    shown, called, why, lists = run(story, workflows=[outer, secret_outer, order, secret_plan])
+
+    assert (shown["parent"], shown["path"], called["parent"]) == (None, [], None)
+    assert [each["text"].partition("for its")[2] for each in why] == [" child secret_plan/s-1."]
+    assert [each["todo"] for each in why] == [[]]
+    assert [each.status_code for each in lists] == [422, 422, 422, 200, 200]
+    assert [json.loads(line)["id"] for line in lists[3].text.splitlines()] == ["outer/a", "order/o-1"]
+    assert [json.loads(line)["id"] for line in lists[4].text.splitlines()] == ["outer/a"]
 
 
 def test_a_key_that_was_made_elsewhere_works_at_once():

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from perdure.views.lists import PAGE_MAX, page
-from perdure.views.where import Where, to_text
+from perdure.views.lists import PAGE_MAX, check_order, page
+from perdure.views.where import Where, to_text, with_statuses
 
 from ..calling import Calling
 from ..http import Answer
@@ -39,18 +39,26 @@ async def export(calling: Calling, given: ExportQuery) -> Answer:
     for name in columns:
         if name not in COLUMNS and not name.startswith("tag."):
             raise HttpProblem(422, "bad-request", unknown("column", name, [*COLUMNS, "tag.NAME"]), where="/columns")
-    rows = _rows(calling, where, given.limit)
+    if given.limit < 0 or given.cursor:
+        wrong = "cursor" if given.cursor else "limit"
+        text = "a list is downloaded from its beginning, `limit` rows of it or, with 0, all"
+        raise HttpProblem(422, "bad-request", text, where=f"/{wrong}")
+    if given.order == "-changed":  # before anything is sent
+        check_order(with_statuses(where))
+    rows = _rows(calling, where, given)
     calling.accesses.note("export", calling.login.actor, q=to_text(where)[:500], format=given.format)
     made = _csv(rows, columns) if given.format == "csv" else _lines(rows, columns)
     headers = [("content-disposition", f'attachment; filename="instances.{given.format}"')]
     return Answer(200, b"", MEDIA[given.format], headers, made)
 
 
-async def _rows(calling: Calling, where: Where, limit: int) -> AsyncIterator[list[ListedHead]]:
-    left, before = limit or None, None
+async def _rows(calling: Calling, where: Where, given: ExportQuery) -> AsyncIterator[list[ListedHead]]:
+    left, before = given.limit or None, None
+    oldest, by_change = given.order == "started", given.order == "-changed"
+    visible = shows(calling, where)
     while True:
         size = PAGE_MAX if left is None else min(PAGE_MAX, left)
-        found = await page(calling.client.queries, where, shows(calling, where), size, before)
+        found = await page(calling.client.queries, where, visible, size, before, oldest=oldest, by_change=by_change)
         yield [listed(head) for head in found.heads]
         before = found.next
         left = None if left is None else left - len(found.heads)

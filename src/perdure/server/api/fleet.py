@@ -21,6 +21,7 @@ from perdure.verbs.act import ForkParams, SendParams, StartParams
 from perdure.verbs.read import ExportParams, ListParams, TraceAnswer, TraceParams, WhyAnswer, ls
 from perdure.verbs.table import VERBS
 from perdure.views.lists import BUILT_IN
+from perdure.views.look import ShownInstance
 
 from ..calling import Calling, id_of, needed
 from ..problems import HttpProblem
@@ -28,7 +29,7 @@ from ..reading import to_struct
 from ..reading import unknown as unknown_name
 from .acting import check_start, to_fork
 from .bulk import OF_VERBS
-from .instances import Nothing, private
+from .instances import Nothing, parents_of, private
 from .looks import unsaid
 
 
@@ -328,6 +329,9 @@ async def ask_verb(calling: Calling, given: AskedVerb) -> Any:
     match answer:
         case WhyAnswer():
             return private(calling, answer)
+        case ShownInstance():
+            path = await parents_of(calling, calling.head) if calling.head is not None else []
+            return replace(answer, parent=path[-1] if path else None)
         case TraceAnswer():
             return await unsaid(calling, answer)
         case _:
