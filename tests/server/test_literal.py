@@ -84,6 +84,7 @@ def test_bodies_have_the_names_of_the_page():
                 json={"verb": "rewind", "selection": {"q": "key:o-1"}, "params": {"to": "charge"}, "dry_run": True},
             ),
             "start": await client.post(f"{API}/instances", json={"workflow": "order", "key": "a/b c"}),
+            "list": await client.post(f"{API}/instances", json=[{"workflow": "order"}, {"workflow": "order"}]),
             "open": await client.get(f"{on}/result"),
         }
         started = await client.get(said["start"].headers["location"])
@@ -102,6 +103,7 @@ def test_bodies_have_the_names_of_the_page():
         "two": (422, "bad-request"),
         "bulk": (200, None),
         "start": (201, None),
+        "list": (200, None),
         "open": (202, "still-open"),
     }
     assert said["to"].json() == said["location"].json()

@@ -1,7 +1,6 @@
 """The app inside other ASGI hosts, and its OpenAPI document."""
 
 import asyncio
-from pathlib import Path
 
 import httpx
 from fastapi import FastAPI
@@ -12,7 +11,6 @@ from starlette.routing import Mount
 import perdure
 from perdure.server import Grant, Login, Settings, app
 from perdure.server.openapi import document
-from perdure.server.reference import page
 from tests.server.site import order, run
 
 SETTINGS = Settings(secret="a secret of this test")
@@ -100,7 +98,3 @@ def test_the_openapi_document_is_valid_and_served():
     validate(served)
     assert served == document()
     assert served["openapi"] == "3.1.1"
-
-
-def test_the_reference_of_the_api_is_made_from_the_table():
-    assert Path("docs/server/api.md").read_text() == page()

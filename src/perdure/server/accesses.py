@@ -104,10 +104,14 @@ class Accesses:
 
     def note(self, what: str, by: Actor, **more: Any) -> None:
         """An entry for the audit. The request does not wait for it."""
+        self._beside("note", {"what": what, **more}, by)
+
+    def _beside(self, verb: str, body: Any, by: Actor) -> None:
+        """A change that no request waits for. Without an engine there is no audit: the request is answered."""
 
         async def write() -> None:
-            with suppress(PerdureError, HttpProblem):  # without an engine there is no audit: the request is answered
-                await self.ask("note", {"what": what, **more}, by)
+            with suppress(PerdureError, HttpProblem):
+                await self.ask(verb, body, by)
 
         task = asyncio.ensure_future(write())
         self._noting.add(task)
@@ -174,13 +178,7 @@ class Accesses:
         now = time.monotonic()
         if now - self._used.get(key.id, float("-inf")) > USED_SECONDS:
             self._used[key.id] = now
-            task = asyncio.ensure_future(self._used_now(key))
-            self._noting.add(task)
-            task.add_done_callback(self._noting.discard)
-
-    async def _used_now(self, key: ApiKey) -> None:
-        with suppress(PerdureError, HttpProblem):
-            await self.ask("key used", {"id": key.id}, Actor(key.actor))
+            self._beside("key used", {"id": key.id}, Actor(key.actor))
 
     async def session_of(self, cookie: str) -> Session | None:
         session = self.signer.read_session(cookie, datetime.now(UTC))

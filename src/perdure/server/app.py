@@ -41,8 +41,7 @@ from .openapi import document
 from .params import read_params
 from .problems import PAGES, HttpProblem, explained, problem_of
 from .readers import FoldedHistory, Histories
-from .reading import read_query
-from .reading import unknown as unknown_name
+from .reading import no_such, read_query
 from .redacting import Redactor, read_pointer
 from .rendering import plain, shown, trimmed
 from .repeat import REPLAYED, SAID, Repeats, came_before, check_entry, event_id, first_answer, said_of
@@ -432,7 +431,7 @@ def _trimmed(document: Any, fields: list[str]) -> Any:
     except (KeyError, TypeError) as error:
         sample = document["items"][0] if isinstance(document, dict) and document.get("items") else document
         known = sample if isinstance(sample, dict) else []
-        text = unknown_name("field", str(error.args[0]), known)
+        text = no_such("field", str(error.args[0]), known)
         raise HttpProblem(422, "bad-request", text, where="/fields") from None
 
 

@@ -20,7 +20,7 @@ from perdure.runtime.handle import Handle
 from perdure.views.find import NUMBER, no_instance, readings
 
 from .problems import HttpProblem
-from .reading import unknown as no_such
+from .reading import no_such
 
 if TYPE_CHECKING:
     from .accesses import Accesses

@@ -16,7 +16,7 @@ import msgspec
 
 from perdure.errors import CallerError
 
-from .reading import unknown
+from .reading import no_such
 
 Form = Literal["text", "texts", "switch", "secret"]
 FILES: Final = (("perdure.toml", ("server",)), ("pyproject.toml", ("tool", "perdure", "server")))
@@ -114,7 +114,7 @@ def _refuse_unknown(file: str, table: dict[str, Any]) -> None:
     known = [option.name for option in OPTIONS]
     for key in table:
         if key not in known:
-            raise CallerError(f"{file}: {unknown('setting', key, known)}")
+            raise CallerError(f"{file}: {no_such('setting', key, known)}")
 
 
 def _from_text(option: ServerOption, text: str) -> Any:

@@ -15,7 +15,8 @@ from perdure.views.where import Where, to_text, with_statuses
 from ..calling import Calling
 from ..http import Answer
 from ..problems import HttpProblem
-from ..reading import iso, unknown
+from ..reading import no_such
+from ..rendering import iso
 from .instances import ListedHead, ListQuery, listed, shows, where_of
 
 COLUMNS: Final = tuple(name for name in ListedHead.__struct_fields__ if name != "parent")
@@ -38,7 +39,7 @@ async def export(calling: Calling, given: ExportQuery) -> Answer:
     columns = [name for each in given.columns for name in each.split(",")]
     for name in columns:
         if name not in COLUMNS and not name.startswith("tag."):
-            raise HttpProblem(422, "bad-request", unknown("column", name, [*COLUMNS, "tag.NAME"]), where="/columns")
+            raise HttpProblem(422, "bad-request", no_such("column", name, [*COLUMNS, "tag.NAME"]), where="/columns")
     if given.limit < 0 or given.cursor:
         wrong = "cursor" if given.cursor else "limit"
         text = "a list is downloaded from its beginning, `limit` rows of it or, with 0, all"

@@ -25,8 +25,7 @@ from perdure.views.look import ShownInstance
 
 from ..calling import Calling, id_of, needed
 from ..problems import HttpProblem
-from ..reading import to_struct
-from ..reading import unknown as unknown_name
+from ..reading import no_such, to_struct
 from .acting import check_start, to_fork
 from .bulk import OF_VERBS
 from .instances import Nothing, parents_of, private
@@ -148,7 +147,7 @@ async def version(calling: Calling, given: VersionName) -> WorkflowVersion:
         if given.version in (each.version, each.version.partition("+")[0]):
             return each
     known = [each.version for each in found]
-    raise HttpProblem(404, "unknown-version", unknown_name(f"version of {given.name}", given.version, known))
+    raise HttpProblem(404, "unknown-version", no_such(f"version of {given.name}", given.version, known))
 
 
 async def _registered(calling: Calling, item: WorkflowItem) -> WorkflowItem:
@@ -299,7 +298,7 @@ async def ask_verb(calling: Calling, given: AskedVerb) -> Any:
     row = VERBS.get(given.verb)
     if row is None or row.changes == calling.read:
         known = [name for name, each in VERBS.items() if each.changes != calling.read]
-        raise HttpProblem(404, "unknown-verb", unknown_name("verb", given.verb, known))
+        raise HttpProblem(404, "unknown-verb", no_such("verb", given.verb, known))
     params = to_struct(row.params, given.params)
     if given.verb in OF_VERBS:
         answered = await OF_VERBS[given.verb](calling, params)
