@@ -102,6 +102,9 @@ def read_table(folder: Path) -> tuple[str, dict[str, Any]]:
             continue
         except (OSError, ValueError) as error:
             raise CallerError(f"{name} cannot be read: {error}") from None
+        if len(path) == 1:  # a file of our own
+            for key in table.keys() - {*path}:
+                raise CallerError(f"{name}: {no_such('table', key, path)}; settings stand below [{path[0]}]")
         for key in path:
             table = table.get(key, {}) if isinstance(table, dict) else {}
         if table and isinstance(table, dict):
