@@ -51,6 +51,7 @@ def test_pyproject_has_settings_where_perdure_toml_has_none(tmp_path):
         ('secret = "file:/nowhere/secret"', "cannot be read from /nowhere/secret"),
         ('db = "postgresql://ann:pw@db/shop"', "set PERDURE_DB instead"),
         ("listen", "cannot be read"),
+        ('[servr]\nlisten = "a:1"', "no table is named 'servr'; did you mean 'server'?"),
     ],
 )
 def test_what_a_file_may_not_say_is_refused(tmp_path, text, says):

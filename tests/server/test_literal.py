@@ -4,16 +4,23 @@ import asyncio
 import json
 import shlex
 
+import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
+import perdure
 from perdure.access.model import Grant
+from perdure.cli.commands.serve import _url
 from perdure.kernel.asked import Actor
+from perdure.server import Settings, app
 from perdure.server.openapi import document
 from perdure.server.problems import HttpProblem
 from perdure.server.reading import read_json
 from perdure.server.routes import DEFINITION, ROUTES
+from perdure.server.settings import secret_of
 from perdure.verbs.act import SettleParams
-from tests.server.site import ADMIN, OPERATOR, VIEWER, run
+from tests.server.site import ADMIN, OPERATOR, VIEWER, order, run, secret_plan
 
 API = "/api/v1"
 
@@ -77,6 +84,7 @@ def test_bodies_have_the_names_of_the_page():
                 json={"verb": "rewind", "selection": {"q": "key:o-1"}, "params": {"to": "charge"}, "dry_run": True},
             ),
             "start": await client.post(f"{API}/instances", json={"workflow": "order", "key": "a/b c"}),
+            "list": await client.post(f"{API}/instances", json=[{"workflow": "order"}, {"workflow": "order"}]),
             "open": await client.get(f"{on}/result"),
         }
         started = await client.get(said["start"].headers["location"])
@@ -95,6 +103,7 @@ def test_bodies_have_the_names_of_the_page():
         "two": (422, "bad-request"),
         "bulk": (200, None),
         "start": (201, None),
+        "list": (200, None),
         "open": (202, "still-open"),
     }
     assert said["to"].json() == said["location"].json()
@@ -128,7 +137,7 @@ def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
             "start": await admin.post(f"{API}/instances", json={"workflow": "ordr"}),
         }
         granted = await admin.put(f"{API}/access/grants", json={"actor": "zoe", "grants": [{"role": "viewer"}]})
-        looked = [(await other.get(on)).json()["looked"] for _ in range(1)]
+        looked = [(await other.get(f"{on}{path}")).json()["looked"] for path in ("", "/groups")]
         return found, granted.json(), looked
 
     found, granted, looked = run(story)
@@ -160,7 +169,7 @@ def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
         assert found[name].json()["error"] == "UnknownInstance"
     assert "secret_plan/s-1" not in found["mine"].text
     assert "zoe" in granted["people"]
-    assert looked == [1]  # not those of others
+    assert looked == [1, 1]  # not those of others
 
 
 def test_a_parent_is_named_as_well_as_numbered():
@@ -180,6 +189,57 @@ def test_a_parent_is_named_as_well_as_numbered():
 
     assert found == [["f-1"], ["f-1"], ["f-1"], [], ["f-1"], [], ["f-2", "f-1", "f-0"]]
     assert (count, others) == ({"count": 3}, [])
+
+
+def test_what_is_waited_for_is_named_by_its_kind_or_its_name():
+    async def story(site):
+        client = await site.key(VIEWER)
+        await (await site.engine.start("order", key="o-1")).until("waiting")
+        await (await site.engine.start("secret_plan", key="s-1")).until("waiting")
+        asked = ("message", "decision", "message decision", "timer", "mess", "message dec*", "nothing")
+        found = [(await client.get(f"{API}/instances", params={"waits_for": each})).json()["items"] for each in asked]
+        return [[each["key"] for each in items] for items in found]
+
+    assert run(story) == [["o-1"], ["o-1"], ["o-1"], ["s-1"], [], ["o-1"], []]
+
+
+@perdure.flow
+async def outer(ctx):
+    await ctx.child(secret_plan, key="s-1")
+
+
+@perdure.flow
+async def secret_outer(ctx):
+    await ctx.child(order, key="o-1")
+
+
+def test_relatives_that_a_login_does_not_see_are_not_told_of():
+    async def story(site):
+        for name in ("outer", "secret_outer"):
+            await (await site.engine.start(name, key="a")).until("waiting")
+        await site.engine.handle("order", "o-1").until("waiting")
+        client = await site.key(Grant("viewer", ("outer", "order")))
+        on = f"{API}/instances"
+        shown = (await client.get(f"{on}/order/o-1")).json()
+        called = (await client.get(f"{API}/verbs/show", params={"params": '{"id": "order/o-1"}'})).json()
+        why = (await client.get(f"{on}/outer/a/-/why")).json()["reasons"]
+        lists = [
+            await client.get(f"{on}/export?limit=-1"),
+            await client.get(f"{on}/export?cursor=x"),
+            await client.get(f"{on}/export?order=-changed"),
+            await client.get(f"{on}/export?order=started&columns=id"),
+            await client.get(f"{on}/export?order=-changed&waits_for=child&columns=id"),
+        ]
+        return shown, called, why, lists
+
+    shown, called, why, lists = run(story, workflows=[outer, secret_outer, order, secret_plan])
+
+    assert (shown["parent"], shown["path"], called["parent"]) == (None, [], None)
+    assert [each["text"].partition("for its")[2] for each in why] == [" child secret_plan/s-1."]
+    assert [each["todo"] for each in why] == [[]]
+    assert [each.status_code for each in lists] == [422, 422, 422, 200, 200]
+    assert [json.loads(line)["id"] for line in lists[3].text.splitlines()] == ["outer/a", "order/o-1"]
+    assert [json.loads(line)["id"] for line in lists[4].text.splitlines()] == ["outer/a"]
 
 
 def test_a_key_that_was_made_elsewhere_works_at_once():
@@ -246,3 +306,54 @@ def test_a_note_that_is_recorded_meanwhile_hides_no_change_of_access():
         return await accesses.state(fresh=True)
 
     assert run(story).keys
+
+
+def test_a_mounted_document_says_where_it_is_and_a_failing_actor_is_the_fault_of_the_host(caplog):
+    def who(request):
+        if request.headers.get("x-user") == "bad":
+            raise ValueError("a secret of the host")
+        return request.headers.get("x-user") == "text" or Actor("ann", admin=True)
+
+    async def main():
+        async with perdure.open(":memory:", workflows=[order]) as engine:
+            mounted = Starlette(routes=[Mount("/a", app(engine, actor=who, settings=Settings(secret="x" * 16)))])
+            transport = httpx.ASGITransport(mounted)
+            async with httpx.AsyncClient(transport=transport, base_url="http://shop.example") as client:
+                started = await client.post("/a/api/v1/instances", json={"workflow": "order", "key": "o/1"})
+                found = await client.get(started.headers["location"])
+                failed = [await client.get("/a/api/v1/whoami", headers={"x-user": name}) for name in ("bad", "text")]
+                return (await client.get("/a/openapi.json")).json()["servers"], found.json()["id"], failed
+
+    servers, found, failed = asyncio.run(main())
+
+    assert (servers, found) == ([{"url": "/a"}], "order/o/1")
+    assert [each.status_code for each in failed] == [500, 500]
+    assert all("`actor=`" in each.json()["detail"] and "secret" not in each.text for each in failed)
+    assert "a secret of the host" in caplog.text and "found bool" in caplog.text
+
+
+def test_the_secret_of_a_user_is_never_read_in_part(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("PERDURE_SERVER_SECRET", raising=False)
+    made = secret_of(Settings())
+    file = tmp_path / "perdure" / "server.secret"
+
+    assert (secret_of(Settings()), file.read_bytes(), len(made)) == (made, made, 64)
+    assert (file.stat().st_mode & 0o777, [each.name for each in file.parent.iterdir()]) == (0o600, [file.name])
+    file.write_bytes(b"")  # of a process that died within the write
+    with pytest.raises(perdure.CallerError, match="delete it"):
+        secret_of(Settings())
+
+
+@pytest.mark.parametrize(
+    ("hosts", "tls", "proxied", "url"),
+    [
+        ([], False, False, "http://127.0.0.1:7373"),
+        (["ops.example"], False, True, "https://ops.example"),
+        (["ops.example"], True, False, "https://ops.example:7373"),
+        (["ops.example:443"], True, False, "https://ops.example:443"),
+        ([], False, True, "http://127.0.0.1:7373"),
+    ],
+)
+def test_the_link_that_is_printed_leads_to_the_server(hosts, tls, proxied, url):
+    assert _url(hosts, "127.0.0.1", 7373, tls=tls, proxied=proxied) == url

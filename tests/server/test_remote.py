@@ -85,18 +85,23 @@ def test_a_change_goes_through_the_server_and_names_the_actor_of_the_key():
         (("cancel", "order/o-1"), "viewer", 7),
         (("show", "order/o-1"), "", 7),
         (("retry", "order/o-1"), "operator", 4),
+        (("start", "order", "--key", "o-1", "--input", '{"cents": 99}'), "operator", 4),
         (("ls", "--workflow", "order", "--follow"), "viewer", 2),
     ],
 )
-def test_refusals_of_a_server_are_exit_codes(words, role, exit):
+def test_refusals_of_a_server_are_those_of_a_database(words, role, exit, tmp_path):
+    database = str(tmp_path / "shop.db")
+
     async def story(site):
         await filled(site)
         token = key_of(await site.key({"viewer": VIEWER, "operator": OPERATOR}[role])) if role else "pdk_wrong"
-        return await perdure(*words, "--server", site.url, token=token)
+        here = await perdure(*words, "--db", database) if exit in (3, 4) else None
+        return await perdure(*words, "--server", site.url, token=token), here
 
-    done = run(story)
+    done, here = run(story, url=database)
 
     assert done.returncode == exit, done.stdout + done.stderr
+    assert here is None or here.stdout == done.stdout
 
 
 def test_without_a_database_and_a_server_the_option_is_missing():

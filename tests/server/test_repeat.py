@@ -95,7 +95,7 @@ def test_many_are_started_by_one_request_and_each_is_answered():
 
     items = first.json()["items"]
     assert first.status_code == 200 and count == 30
-    assert [each.get("problem", {}).get("code") for each in items[30:]] == ["invalid-input", "not-found"]
+    assert [each.get("problem", {}).get("code") for each in items[30:]] == ["invalid-input", "unknown-workflow"]
     assert second.json() == first.json()
     assert {each.status_code for each in wrong} == {422}
 

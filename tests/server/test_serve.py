@@ -100,7 +100,7 @@ def test_tls_is_spoken_and_the_cookie_is_for_tls_alone(shop):
             me = client.get("/api/v1/whoami")
 
     assert told["url"].startswith("https://127.0.0.1:")
-    assert answer.headers["set-cookie"].startswith("__Host-perdure-") and "; Secure" in answer.headers["set-cookie"]
+    assert answer.headers["set-cookie"].startswith("__Host-perdure=") and "; Secure" in answer.headers["set-cookie"]
     assert me.json()["grants"][0]["role"] == "admin"
 
 

@@ -1,5 +1,6 @@
 """Exit codes, for scripts. One table for the help text, the reference and the code."""
 
+import re
 from enum import IntEnum
 from typing import Any, Final
 
@@ -67,6 +68,16 @@ _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
     (errors.StoreError, Exit.DATABASE),
     (errors.PerdureError, Exit.USAGE),
 )
+
+
+_OPTIONS: Final = {'reuse="failed"': "--reuse failed", 'reuse="always"': "--reuse always", "force=True": "--force"}
+
+
+def in_options(text: str) -> str:
+    """Errors speak Python; here people write commands and options."""
+    for python, option in _OPTIONS.items():
+        text = text.replace(python, option)
+    return re.sub(r"perdure\.connect\([^)]*\)", "`perdure start`, `perdure send` and the like", text)
 
 
 def kind_of(error: type[errors.PerdureError]) -> str:

@@ -1,16 +1,15 @@
 """The top level: finds a command when it is asked for; turns errors into one clear line and an exit code."""
 
 import os
-import re
 import traceback
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from perdure.errors import PerdureError
 
-from .exits import MEANING, Exit, Stopped, exit_of, kind_of
+from .exits import MEANING, Exit, Stopped, exit_of, in_options, kind_of
 from .verbs import GROUPS, VERBS, place_of
 
 JSON = "perdure.json"
@@ -135,15 +134,8 @@ def debug_wanted() -> bool:
     return os.environ.get("PERDURE_DEBUG", "") not in ("", "0")
 
 
-OPTIONS: Final = {'reuse="failed"': "--reuse failed", 'reuse="always"': "--reuse always", "force=True": "--force"}
-
-
 def _text(error: PerdureError) -> str:
-    """Errors speak Python; here people write commands and options."""
-    text = str(error)
-    for python, option in OPTIONS.items():
-        text = text.replace(python, option)
-    text = re.sub(r"perdure\.connect\([^)]*\)", "`perdure start`, `perdure send` and the like", text)
+    text = in_options(str(error))
     if not error.advises:
         return text
     from .text import noted

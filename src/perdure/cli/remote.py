@@ -14,7 +14,7 @@ import msgspec
 from perdure import errors
 from perdure.verbs.table import Verb
 
-from .exits import Exit, Stopped, exit_of_kind, kind_of
+from .exits import Exit, Stopped, exit_of_kind, in_options, kind_of
 
 TOKEN: Final = "PERDURE_TOKEN"
 SECONDS: Final = 60.0
@@ -57,7 +57,7 @@ def call(server: str, verb: Verb, params: msgspec.Struct) -> Any:
 def _refused(error: urllib.error.HTTPError) -> Stopped:
     try:
         problem = json.load(error)
-        text, kind = str(problem["detail"]), str(problem["code"])
+        text, kind = in_options(str(problem["detail"])), str(problem["code"])
     except (ValueError, KeyError, TypeError):
         problem, text, kind = {}, f"the server answered {error.code}", "NoServer"
     if error.code == 401:

@@ -6,6 +6,7 @@ What it says is cached for a short time, so a revoked right ends everywhere with
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
@@ -27,9 +28,11 @@ from .auth.claims import Known
 from .auth.oidc import Oidc
 from .auth.origins import is_ambient
 from .auth.tokens import PREFIX, Session, Signer, digest_of, parse_key, same
-from .http import Request
+from .http import HostRequest, Request
 from .limits import ANSWER_SECONDS
 from .problems import HttpProblem
+
+log: Final = logging.getLogger("perdure.server")
 
 FRESH_SECONDS: Final = 2.0
 NEW_SECONDS: Final = 0.1
@@ -41,7 +44,7 @@ USED_SECONDS: Final = 3600.0
 """How often the use of a key is noted."""
 
 Recognise = Callable[[Any], Actor | Login | Awaitable[Actor | Login | None] | None]
-"""The host's own answer to the question who asks; it is given the scope of the request."""
+"""The host's own answer to the question who asks; it is given a `HostRequest`."""
 
 
 class Accesses:
@@ -101,10 +104,14 @@ class Accesses:
 
     def note(self, what: str, by: Actor, **more: Any) -> None:
         """An entry for the audit. The request does not wait for it."""
+        self._beside("note", {"what": what, **more}, by)
+
+    def _beside(self, verb: str, body: Any, by: Actor) -> None:
+        """A change that no request waits for. Without an engine there is no audit: the request is answered."""
 
         async def write() -> None:
-            with suppress(PerdureError, HttpProblem):  # without an engine there is no audit: the request is answered
-                await self.ask("note", {"what": what, **more}, by)
+            with suppress(PerdureError, HttpProblem):
+                await self.ask(verb, body, by)
 
         task = asyncio.ensure_future(write())
         self._noting.add(task)
@@ -118,8 +125,7 @@ class Accesses:
         Every wrong credential gives the same None.
         """
         if self._recognise is not None:
-            found = self._recognise(request.scope)
-            known = await found if isawaitable(found) else found
+            known = await self._of_host(self._recognise, request)
             if isinstance(known, Login):
                 return known, is_ambient(request.headers)
             if known is not None:
@@ -131,6 +137,18 @@ class Accesses:
         if cookie is None:
             return None, False
         return await self._of_session(cookie), True
+
+    async def _of_host(self, recognise: Recognise, request: Request) -> Actor | Login | None:
+        try:
+            found = recognise(HostRequest(request))
+            known = await found if isawaitable(found) else found
+            if not isinstance(known, Actor | Login | None):
+                raise TypeError(f"actor= gives a perdure.Actor, a Login or None; found {type(known).__name__}")
+        except Exception as error:
+            log.error("actor= failed for the request %s", request.id, exc_info=error)
+            text = f"`actor=` of the program around this server failed; the log has the request {request.id}"
+            raise HttpProblem(500, "internal", text) from None
+        return known
 
     async def _of_bearer(self, text: str) -> Login | None:
         if self._oidc is None or text.startswith(PREFIX):
@@ -160,13 +178,7 @@ class Accesses:
         now = time.monotonic()
         if now - self._used.get(key.id, float("-inf")) > USED_SECONDS:
             self._used[key.id] = now
-            task = asyncio.ensure_future(self._used_now(key))
-            self._noting.add(task)
-            task.add_done_callback(self._noting.discard)
-
-    async def _used_now(self, key: ApiKey) -> None:
-        with suppress(PerdureError, HttpProblem):
-            await self.ask("key used", {"id": key.id}, Actor(key.actor))
+            self._beside("key used", {"id": key.id}, Actor(key.actor))
 
     async def session_of(self, cookie: str) -> Session | None:
         session = self.signer.read_session(cookie, datetime.now(UTC))

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from secrets import token_hex
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -24,6 +25,7 @@ from perdure.runtime.asking import asking
 from perdure.runtime.client import Client
 from perdure.runtime.history import aside
 from perdure.verbs import act
+from perdure.verbs.plans import entry_of
 
 from . import limits
 from .accesses import Accesses, Recognise
@@ -39,11 +41,10 @@ from .openapi import document
 from .params import read_params
 from .problems import PAGES, HttpProblem, explained, problem_of
 from .readers import FoldedHistory, Histories
-from .reading import read_query
-from .reading import unknown as unknown_name
+from .reading import no_such, read_query
 from .redacting import Redactor, read_pointer
 from .rendering import plain, shown, trimmed
-from .repeat import REPLAYED, SAID, Repeats, came_before, event_id, first_answer, said_of
+from .repeat import REPLAYED, SAID, Repeats, came_before, check_entry, event_id, first_answer, said_of
 from .routes import API, Route, match
 from .settings import Settings, secret_of
 from .static import Static
@@ -172,7 +173,7 @@ class ServerApp:
         """What is no verb: the document of the API, the pages of error codes, logout, the files and pages of the UI."""
         path = request.path
         if path == "/openapi.json" and request.method in ("GET", "HEAD"):
-            return json_answer(document())
+            return json_answer({**document(), **({"servers": [{"url": request.root}]} if request.root else {})})
         if path == "/logout" and request.method == "POST":
             return await self.logins.out(request, login)
         if (
@@ -231,11 +232,16 @@ class ServerApp:
             return await work()
         if key is not None:
             calling.said = said_of(route.method, request.path, body)
-        calling.client = asking(self.client, _asked(calling))
+        asked = _asked(calling)
+        calling.expected = asked.if_entry if asked.if_entry is not None else entry_of(getattr(params, "plan", ""))
+        if calling.expected is not None and not asked.id:  # by its id it is found whether an engine took it
+            calling.event = event_id(login.actor.id, f"{request.id}:{token_hex(8)}")
+            asked = msgspec.structs.replace(asked, id=calling.event)
+        calling.client = asking(self.client, asked)
         return await work() if key is None else await self._repeats.once(login, key, calling.said, work)
 
     async def _call(self, calling: Calling, route: Route, params: Any) -> Answer:
-        repeated = False
+        repeated, heights = False, None
         try:
             heights = await self.client.queries.heights() if calling.event and not route.read else None
             async with asyncio.timeout_at(None if route.name in LONG else calling.request.deadline):
@@ -264,9 +270,11 @@ class ServerApp:
             return answered
         status, answer = answered if isinstance(answered, tuple) else (200, answered)
         headers = [REPLAYED] if repeated else [("etag", f'"{calling.tag}"')] if calling.tag else []
-        wait = calling.request.preferred_wait
-        if not route.read and wait is not None and calling.head is not None and not await taken_up(calling, wait):
-            status = 202
+        if not route.read and calling.head is not None:
+            if not await taken_up(calling):
+                status = 202
+            elif heights is not None and not repeated:
+                await check_entry(calling, heights)
         made = status == 201 and route.name in ("start", "bulk start")
         if (made or status == 202) and isinstance(id := getattr(answer, "id", None), str):
             folder = "/bulk" if route.name == "bulk start" else "/instances"
@@ -423,7 +431,7 @@ def _trimmed(document: Any, fields: list[str]) -> Any:
     except (KeyError, TypeError) as error:
         sample = document["items"][0] if isinstance(document, dict) and document.get("items") else document
         known = sample if isinstance(sample, dict) else []
-        text = unknown_name("field", str(error.args[0]), known)
+        text = no_such("field", str(error.args[0]), known)
         raise HttpProblem(422, "bad-request", text, where="/fields") from None
 
 

@@ -20,7 +20,7 @@ from perdure.runtime.handle import Handle
 from perdure.views.find import NUMBER, no_instance, readings
 
 from .problems import HttpProblem
-from .reading import unknown as no_such
+from .reading import no_such
 
 if TYPE_CHECKING:
     from .accesses import Accesses
@@ -48,6 +48,7 @@ class Calling(msgspec.Struct):
     tag: str = ""  # the number of the instance's last entry, for the ETag
     event: str = ""  # the id of what is recorded: the Idempotency-Key, as a key of this actor
     rows: int = 0  # of the answer: one with many is put into JSON in a thread
+    expected: int | None = None  # the last entry that the request expects of the instance
     said: str = ""  # what the request says, as a few digits: recorded with its event
     head: HeadRow | None = None  # of the subject, once it is found
     made: Address | None = None  # the instance that the request makes

@@ -16,7 +16,7 @@ import msgspec
 
 from perdure.errors import CallerError
 
-from .reading import unknown
+from .reading import no_such
 
 Form = Literal["text", "texts", "switch", "secret"]
 FILES: Final = (("perdure.toml", ("server",)), ("pyproject.toml", ("tool", "perdure", "server")))
@@ -102,6 +102,9 @@ def read_table(folder: Path) -> tuple[str, dict[str, Any]]:
             continue
         except (OSError, ValueError) as error:
             raise CallerError(f"{name} cannot be read: {error}") from None
+        if len(path) == 1:  # a file of our own
+            for key in table.keys() - {*path}:
+                raise CallerError(f"{name}: {no_such('table', key, path)}; settings stand below [{path[0]}]")
         for key in path:
             table = table.get(key, {}) if isinstance(table, dict) else {}
         if table and isinstance(table, dict):
@@ -114,7 +117,7 @@ def _refuse_unknown(file: str, table: dict[str, Any]) -> None:
     known = [option.name for option in OPTIONS]
     for key in table:
         if key not in known:
-            raise CallerError(f"{file}: {unknown('setting', key, known)}")
+            raise CallerError(f"{file}: {no_such('setting', key, known)}")
 
 
 def _from_text(option: ServerOption, text: str) -> Any:

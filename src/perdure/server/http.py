@@ -110,6 +110,35 @@ class Request:
             pass
 
 
+class HostRequest(dict[str, Any]):
+    """What `actor=` of a host is given: the scope of a request, and what one mostly looks for in it.
+
+    `headers` by their names, also in capitals, and `cookies`. What middleware of the host has put into the scope is
+    an attribute, too: `request.user`, `request.session`, `request.state`.
+    """
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request.scope)
+        self.headers, self.cookies = _Headers(request.headers), request.cookies
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the request has no {name}: no middleware of the host has put it there") from None
+
+
+class _Headers(dict[str, str]):
+    def __getitem__(self, name: str) -> str:
+        return super().__getitem__(name.lower())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and super().__contains__(name.lower())
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(name.lower(), default)
+
+
 class Answer(msgspec.Struct):
     """`closed` is called when a stream is over, or was never begun."""
 

@@ -9,7 +9,7 @@ from perdure.errors import BadFilter
 from .api.instances import ORDERS, ListQuery
 from .http import Request
 from .problems import HttpProblem
-from .reading import JSON, YAML, fields_of, from_text, read_json, read_query, read_text, to_struct, unknown
+from .reading import JSON, YAML, fields_of, from_text, no_such, read_json, read_query, read_text, to_struct
 from .routes import DEFINITIONS, Route
 
 
@@ -24,7 +24,7 @@ def read_params(request: Request, route: Route, named: dict[str, str], body: byt
         if issubclass(route.params, ListQuery):
             for order in query.get("order", ()):
                 if order not in ORDERS:
-                    raise BadFilter(unknown("order", order, ORDERS), "/order")
+                    raise BadFilter(no_such("order", order, ORDERS), "/order")
             filters = {name: query.pop(name) for name in list(query) if name not in fields}
             given: dict[str, Any] = {"filters": filters} if filters else {}
         else:
@@ -50,6 +50,8 @@ def _body(request: Request, route: Route, body: bytes) -> dict[str, Any]:
     if media != JSON:
         raise HttpProblem(415, "wrong-media-type", f"a body is {JSON}, found {media[:80]!r}")
     value = read_json(body)
+    if isinstance(value, list) and route.name == "start":
+        return {"instances": value}
     if not isinstance(value, dict):
         raise HttpProblem(422, "bad-request", f"a body is a JSON object, found {type(value).__name__}")
     return value

@@ -7,7 +7,6 @@ import json
 import re
 import types
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from functools import cache
 from math import isfinite, isinf
 from typing import Any, Final, Literal, Union, get_args, get_origin
@@ -165,7 +164,7 @@ def read_query(query: bytes) -> dict[str, list[str]]:
     return found
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+def no_such(kind: str, name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(name[:200], names, n=1)
     meant = f"; did you mean {near[0]!r}?" if near else ""
@@ -209,7 +208,7 @@ def _refuse_unknown(kind: Any, given: Any, where: str) -> None:
         fields = fields_of(kind)
         for name, value in given.items():
             if name not in fields:
-                raise HttpProblem(422, "bad-request", unknown("field", name, fields), where=f"{where}/{name:.200}")
+                raise HttpProblem(422, "bad-request", no_such("field", name, fields), where=f"{where}/{name:.200}")
             _refuse_unknown(fields[name].type, value, f"{where}/{name}")
 
 
@@ -244,7 +243,3 @@ def from_text(kind: Any, texts: list[str], name: str) -> Any:
         except HttpProblem:
             return text
     return text
-
-
-def iso(time: datetime) -> str:
-    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -26,7 +26,7 @@ This page is made from the table of verbs: `python -m perdure.server.reference`.
   `{"` `".join(FIELDS)}` `tag.NAME`. A parameter that comes twice means one or the other, `not.FIELD` means not, `.gt` and `.lt` compare times and tags: `tag.amount.gt=100`. A tag of a request is a text, a
   number, a bool, or a time as `{{"$time": "2026-11-01T09:00Z"}}`.
 - `Idempotency-Key` makes a write happen once. `If-Match` with the `ETag` of an instance refuses it if the instance has moved on. `X-Reason` is recorded.
-  `Prefer: wait=N` waits so many seconds until an engine has recorded a write; else the answer is 202, and `Location` is where to look.
+  A write waits 2 seconds, or those of `Prefer: wait=N`, until an engine has recorded it; else the answer is 202, and `Location` is where to look.
 - `…/-/history` takes `form`: `words`, `compact` (a row an operation) or `raw` (each entry decoded, with its bytes).
 - `GET {API}/stream?channels=instance:ID,list:FILTER,tasks:mine,frames:ID,bulk:ID,fleet` sends the events `entry` `head` `task` `count` `frame` (and `gap`: read again; `bye`: connect again);
   `Last-Event-ID` resumes without loss.

@@ -54,8 +54,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(each) for each in value]
     if isinstance(value, datetime):
-        known = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        return known.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return iso(value)
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, str | bool | float):
@@ -63,6 +62,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, int):
         return int(value) if -SAFE_MAX <= value <= SAFE_MAX else str(value)
     return _other(value)
+
+
+def iso(time: datetime) -> str:
+    """In UTC; a time without a zone is one of UTC."""
+    known = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return known.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _other(value: Any) -> Any:

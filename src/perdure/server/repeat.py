@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure.codec import decode
+from perdure.errors import VersionConflict
 from perdure.kernel.events import (
     Address,
     CancelAsked,
@@ -123,6 +124,19 @@ async def came_before(calling: Calling, heights: dict[int, int]) -> bool:
         return False
     _compare(calling, found.event)
     return True
+
+
+async def check_entry(calling: Calling, heights: dict[int, int]) -> None:
+    """Raise if an engine elsewhere refused the event, which was posted: the instance had another entry by then."""
+    head, queries = calling.head, calling.client.queries
+    if head is None or calling.made is not None or calling.expected is None:
+        return
+    after = heights.get(head.id // NUMBERS, 0)
+    if await recorded(queries, head.id, calling.event, after=after) is None:
+        last, _ = await calling.histories.cut(queries, head, lambda whole: (whole.last, None))
+        if last != calling.expected:
+            text = f"the last entry of {head.workflow}/{head.key} is {last}, not {calling.expected}"
+            raise VersionConflict(f"{text}; nothing was recorded: look at it, and ask again with If-Match of now")
 
 
 async def _made_by(calling: Calling, address: Address) -> int | None:

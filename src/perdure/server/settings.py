@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -62,15 +63,15 @@ def secret_of(settings: Settings) -> bytes:
         return given.encode()
     base = os.environ.get("XDG_STATE_HOME")
     path = (Path(base) if base else Path.home() / ".local" / "state") / "perdure" / "server.secret"
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        pass
-    made = secrets.token_hex(32).encode()
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(made)
-    except FileExistsError:
-        return path.read_bytes()
-    return made
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        whole = path.with_name(f"{path.name}.{os.getpid()}")  # another server may read it at once: it is never in part
+        with os.fdopen(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(secrets.token_hex(32).encode())
+        with suppress(FileExistsError):
+            os.link(whole, path)
+        whole.unlink()
+    kept = path.read_bytes()
+    if len(kept) < SECRET_MIN:
+        raise CallerError(f"{path} has {len(kept)} characters and is no secret: delete it, and another one is made")
+    return kept

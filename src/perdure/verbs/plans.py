@@ -65,6 +65,12 @@ def plan_of(verb: str, params: dict[str, Any], seen: Any) -> str:
     return f"{seen}-{hashlib.blake2b(said, digest_size=8).hexdigest()}"
 
 
+def entry_of(plan: str) -> int | None:
+    """The entry at which a plan of one instance was made."""
+    number = plan.partition("-")[0]
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 19 else None
+
+
 async def _entry(client: Client, head: HeadRow) -> int:
     reader = await handle_of(client, head)._read()
     return reader.state.version

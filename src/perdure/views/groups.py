@@ -32,19 +32,20 @@ class InstanceGroup(msgspec.Struct, frozen=True):
 
 
 class Grouped(msgspec.Struct, frozen=True):
-    """The largest groups first. `partial`: there are more instances, or more groups, than were read."""
+    """The largest groups first, of the instances `seen`. `partial`: there are more of them, or more groups."""
 
     groups: list[InstanceGroup]
-    looked: int
+    seen: int
     partial: bool
 
 
 async def grouped(queries: Queries, where: Where, visible: Callable[[str], bool]) -> Grouped:
     found: dict[tuple[str, str, str, str], InstanceGroup] = {}
-    began, before, looked, partial = time.monotonic(), None, 0, False
+    began, before, looked, seen, partial = time.monotonic(), None, 0, 0, False
     while True:
         part = await page(queries, where, visible, PAGE_MAX, before)
         looked += part.looked
+        seen += part.seen
         for head in part.heads:
             key = head.workflow, head.version, head.status, head.reason
             known = found.get(key)
@@ -61,4 +62,4 @@ async def grouped(queries: Queries, where: Where, visible: Callable[[str], bool]
             partial = True
             break
     groups = sorted(found.values(), key=lambda each: -each.count)
-    return Grouped(groups[:GROUPS_MAX], looked, partial or len(groups) > GROUPS_MAX)
+    return Grouped(groups[:GROUPS_MAX], seen, partial or len(groups) > GROUPS_MAX)

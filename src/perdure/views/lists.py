@@ -108,7 +108,9 @@ async def page(
     `by_change`: in the order of the last changes; for the statuses that have it.
     """
     where = await resolved(queries, where, visible)
-    place = _ordered(where) if by_change else place_of
+    if by_change:
+        check_order(where)
+    place = change_of if by_change else place_of
     found: dict[int, HeadRow] = {}  # one that changes meanwhile may be in two lists
     began, looked, seen, size, narrowed = time.monotonic(), 0, 0, limit + SPARE, False
     lists = [_List(filter, before) for filter in filters(where, limit, by_change)]
@@ -179,13 +181,12 @@ async def _read_on(
     return sorted(known, key=place, reverse=not oldest), cut
 
 
-def _ordered(where: Where) -> Placed:
-    """The order of the last changes, if the terms leave no status that does not have it."""
+def check_order(where: Where) -> None:
+    """Refuse the order of the last changes, unless the terms leave no status that does not have it."""
     named = [term for term in where if term.field == "status" and term.plain]
     if not any(set(term.values) <= set(CHANGE_ORDERED) for term in named):
         text = f"the order -changed is that of one status, or several, of {', '.join(CHANGE_ORDERED)}"
         raise BadFilter(text, "/order")
-    return change_of
 
 
 async def select(queries: Queries, where: Where, visible: Visible, most: int) -> list[HeadRow]:

@@ -313,11 +313,14 @@ def _text(attribute: str) -> Callable[[HeadRow, str], bool]:
     return judge
 
 
-def _waits_for(kind: str) -> Callable[[HeadRow, str], bool]:
-    def judge(head: HeadRow, value: str) -> bool:
-        return head.status == "waiting" and any(fnmatchcase(each, f"{kind}{value}") for each in head.reason.split(", "))
+def _waits_for(head: HeadRow, value: str) -> bool:
+    """By the kind (`message`), by what is waited for (`decision`), or by both."""
+    open = head.reason.split(", ") if head.status == "waiting" else ()
+    return any(fnmatchcase(each, f"*{value}") or fnmatchcase(each, f"{value} *") for each in open)
 
-    return judge
+
+def _queue(head: HeadRow, value: str) -> bool:
+    return head.status == "waiting" and any(fnmatchcase(each, f"queue {value}") for each in head.reason.split(", "))
 
 
 def _error_type(head: HeadRow, value: str) -> bool:
@@ -336,8 +339,8 @@ _JUDGES: Final[dict[str, Callable[[HeadRow, str], bool]]] = {
     "key_prefix": lambda head, value: head.key.startswith(value),
     "parent": lambda head, value: head.parent == int(value),
     "root": lambda head, value: head.root == int(value),
-    "waits_for": _waits_for("*"),
-    "queue": _waits_for("queue "),
+    "waits_for": _waits_for,
+    "queue": _queue,
     "error_type": _error_type,
     "error_at": _error_at,
 }

@@ -93,12 +93,20 @@ def serve(console: Console, modules: tuple[str, ...], **flags: Any) -> None:
     settings = checked(_settings(found, host, connect=found["connect"] or not modules))
     listening = bind(host, port)
     port = listening.getsockname()[1]
-    settings = replace(settings, cookie=f"perdure-{port}")
-    shown = found["hosts"][0] if found["hosts"] else f"{_shown(host)}:{port}"
-    url = f"{'https' if cert else 'http'}://{shown}"
+    if not settings.secret:  # servers that share a secret share sessions; others have cookies of their own
+        settings = replace(settings, cookie=f"perdure-{port}")
+    url = _url(found["hosts"], host, port, tls=bool(cert), proxied=proxied)
     serving = Serving(console.at(found["db"]), listening, settings, url, (cert, key) if cert else None)
     workflows, handlers = [each for found, _ in code for each in found], [each for _, found in code for each in found]
     run_async(lambda: serving.run(workflows, handlers, queues))
+
+
+def _url(hosts: list[str], host: str, port: int, *, tls: bool, proxied: bool) -> str:
+    """What browsers call the server: a proxy in front has ports of its own."""
+    name = hosts[0] if hosts else _shown(host)
+    if not (proxied and hosts) and not name.rpartition("]")[2].partition(":")[1]:
+        name = f"{name}:{port}"
+    return f"{'https' if tls or (proxied and hosts) else 'http'}://{name}"
 
 
 def _settings(found: dict[str, Any], host: str, *, connect: bool) -> Settings:

@@ -118,24 +118,26 @@ async def recorded(calling: Calling, address: Address) -> bool:
     async def is_there() -> bool:
         return await queries.head(address) is not None
 
-    preferred = calling.request.preferred_wait
-    return await _soon(calling, is_there, RECORDED_SECONDS if preferred is None else preferred)
+    return await _soon(calling, is_there)
 
 
-async def taken_up(calling: Calling, seconds: float) -> bool:
-    """Whether an engine has recorded what was sent to the instance of a request."""
+async def taken_up(calling: Calling) -> bool:
+    """Whether an engine has recorded what was sent to the instance of a request: then every server's reads see it."""
     assert calling.head is not None, "the instance was found"
     address = Address(calling.head.workflow, calling.head.key)
 
     async def nothing_waits() -> bool:
         return not await calling.client.queries.undelivered(address)
 
-    return await _soon(calling, nothing_waits, seconds)
+    return await _soon(calling, nothing_waits)
 
 
-async def _soon(calling: Calling, condition: Callable[[], Awaitable[bool]], seconds: float) -> bool:
+async def _soon(calling: Calling, condition: Callable[[], Awaitable[bool]]) -> bool:
+    """Whether it comes true within the seconds of `Prefer: wait=N`, or a few."""
     if await condition():
         return True
+    preferred = calling.request.preferred_wait
+    seconds = RECORDED_SECONDS if preferred is None else preferred
     try:
         async with asyncio.timeout(min(seconds, WAIT_MAX)), aclosing(calling.client.changes()) as changes:
             async for _ in changes:
@@ -210,5 +212,6 @@ async def tag(calling: Calling, given: TagsParams) -> TagsAnswer:
     if given.tags:
         tags = {name: tag_from_json(value) for name, value in given.tags.items()}
         await calling.handle(given.id, head).tags(tags)
+        await taken_up(calling)
     now = await calling.client.queries.head(head.id)
     return TagsAnswer(id_of(head), summary(now or head).tags)

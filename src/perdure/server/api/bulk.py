@@ -54,23 +54,19 @@ async def _seen(calling: Calling, selection: bulk.Selection) -> bulk.Selection:
 
 
 async def ls(calling: Calling, given: bulk.BulkListParams) -> bulk.BulkList:
-    tags = {} if _is_admin(calling) else {"by": calling.login.actor.id}
+    tags = {} if allowed(calling.login, "admin").yes else {"by": calling.login.actor.id}
     wanted = Filter(workflow=WORKFLOW, tags=tags, limit=max(1, min(given.limit, bulk.LISTED_MAX)))
     heads = await calling.client.queries.heads(wanted)
     return bulk.BulkList([await bulk.shown(calling.client, head) for head in heads])
 
 
 async def show(calling: Calling, given: bulk.BulkId) -> bulk.ShownBulk:
-    return await bulk.shown(calling.client, await _own(calling, given.id))
+    return await bulk.shown(calling.client, await own_bulk(calling.client, calling.login, given.id))
 
 
 async def cancel(calling: Calling, given: bulk.BulkId) -> bulk.CancelledBulk:
-    await _own(calling, given.id)
+    await own_bulk(calling.client, calling.login, given.id)
     return await bulk.bulk_cancel(calling.client, given)
-
-
-async def _own(calling: Calling, id: str) -> HeadRow:
-    return await own_bulk(calling.client, calling.login, id)
 
 
 async def own_bulk(client: Client, login: Login, id: str) -> HeadRow:
@@ -79,10 +75,6 @@ async def own_bulk(client: Client, login: Login, id: str) -> HeadRow:
     if summary(head).tags.get("by") != login.actor.id and not allowed(login, "admin").yes:
         raise unknown(f"bulk {id[:80]!r}")
     return head
-
-
-def _is_admin(calling: Calling) -> bool:
-    return allowed(calling.login, "admin").yes
 
 
 OF_VERBS: Final[dict[str, Callable[[Calling, Any], Awaitable[Any]]]] = {

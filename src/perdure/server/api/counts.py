@@ -88,7 +88,7 @@ async def groups(calling: Calling, given: ListQuery) -> GroupsAnswer:
                 error=error,
             )
         )
-    return GroupsAnswer(items, found.looked, found.partial)
+    return GroupsAnswer(items, found.seen, found.partial)
 
 
 async def _error_of(calling: Calling, head: HeadRow) -> ShownError | None:

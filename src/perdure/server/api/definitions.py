@@ -24,7 +24,7 @@ from perdure.views.survey import preview as previewed
 
 from ..calling import Calling
 from ..problems import HttpProblem, rows_of
-from ..reading import unknown
+from ..reading import no_such
 from .instances import Nothing
 from .looks import code_of
 
@@ -237,7 +237,7 @@ class SchemaAnswer(msgspec.Struct, frozen=True):
 
 async def schema(calling: Calling, given: DialectName) -> SchemaAnswer:
     if given.dialect not in SCHEMAS:
-        raise HttpProblem(404, "not-found", unknown("schema", given.dialect, SCHEMAS))
+        raise HttpProblem(404, "not-found", no_such("schema", given.dialect, SCHEMAS))
     return SchemaAnswer(given.dialect, await asyncio.to_thread(SCHEMAS[given.dialect]))
 
 

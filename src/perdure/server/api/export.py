@@ -9,13 +9,14 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from perdure.views.lists import PAGE_MAX, page
-from perdure.views.where import Where, to_text
+from perdure.views.lists import PAGE_MAX, check_order, page
+from perdure.views.where import Where, to_text, with_statuses
 
 from ..calling import Calling
 from ..http import Answer
 from ..problems import HttpProblem
-from ..reading import iso, unknown
+from ..reading import no_such
+from ..rendering import iso
 from .instances import ListedHead, ListQuery, listed, shows, where_of
 
 COLUMNS: Final = tuple(name for name in ListedHead.__struct_fields__ if name != "parent")
@@ -38,19 +39,27 @@ async def export(calling: Calling, given: ExportQuery) -> Answer:
     columns = [name for each in given.columns for name in each.split(",")]
     for name in columns:
         if name not in COLUMNS and not name.startswith("tag."):
-            raise HttpProblem(422, "bad-request", unknown("column", name, [*COLUMNS, "tag.NAME"]), where="/columns")
-    rows = _rows(calling, where, given.limit)
+            raise HttpProblem(422, "bad-request", no_such("column", name, [*COLUMNS, "tag.NAME"]), where="/columns")
+    if given.limit < 0 or given.cursor:
+        wrong = "cursor" if given.cursor else "limit"
+        text = "a list is downloaded from its beginning, `limit` rows of it or, with 0, all"
+        raise HttpProblem(422, "bad-request", text, where=f"/{wrong}")
+    if given.order == "-changed":  # before anything is sent
+        check_order(with_statuses(where))
+    rows = _rows(calling, where, given)
     calling.accesses.note("export", calling.login.actor, q=to_text(where)[:500], format=given.format)
     made = _csv(rows, columns) if given.format == "csv" else _lines(rows, columns)
     headers = [("content-disposition", f'attachment; filename="instances.{given.format}"')]
     return Answer(200, b"", MEDIA[given.format], headers, made)
 
 
-async def _rows(calling: Calling, where: Where, limit: int) -> AsyncIterator[list[ListedHead]]:
-    left, before = limit or None, None
+async def _rows(calling: Calling, where: Where, given: ExportQuery) -> AsyncIterator[list[ListedHead]]:
+    left, before = given.limit or None, None
+    oldest, by_change = given.order == "started", given.order == "-changed"
+    visible = shows(calling, where)
     while True:
         size = PAGE_MAX if left is None else min(PAGE_MAX, left)
-        found = await page(calling.client.queries, where, shows(calling, where), size, before)
+        found = await page(calling.client.queries, where, visible, size, before, oldest=oldest, by_change=by_change)
         yield [listed(head) for head in found.heads]
         before = found.next
         left = None if left is None else left - len(found.heads)

@@ -17,18 +17,18 @@ from perdure.kernel.placement import NUMBERS
 from perdure.kernel.policy import decode_policy
 from perdure.kernel.status import TERMINAL
 from perdure.ports.store import Filter, Owner, ShardRow, place_of
-from perdure.verbs.act import ForkParams, StartParams
+from perdure.verbs.act import ForkParams, SendParams, StartParams
 from perdure.verbs.read import ExportParams, ListParams, TraceAnswer, TraceParams, WhyAnswer, ls
 from perdure.verbs.table import VERBS
 from perdure.views.lists import BUILT_IN
+from perdure.views.look import ShownInstance
 
 from ..calling import Calling, id_of, needed
 from ..problems import HttpProblem
-from ..reading import to_struct
-from ..reading import unknown as unknown_name
+from ..reading import no_such, to_struct
 from .acting import check_start, to_fork
 from .bulk import OF_VERBS
-from .instances import Nothing, private
+from .instances import Nothing, parents_of, private
 from .looks import unsaid
 
 
@@ -147,7 +147,7 @@ async def version(calling: Calling, given: VersionName) -> WorkflowVersion:
         if given.version in (each.version, each.version.partition("+")[0]):
             return each
     known = [each.version for each in found]
-    raise HttpProblem(404, "unknown-version", unknown_name(f"version of {given.name}", given.version, known))
+    raise HttpProblem(404, "unknown-version", no_such(f"version of {given.name}", given.version, known))
 
 
 async def _registered(calling: Calling, item: WorkflowItem) -> WorkflowItem:
@@ -298,7 +298,7 @@ async def ask_verb(calling: Calling, given: AskedVerb) -> Any:
     row = VERBS.get(given.verb)
     if row is None or row.changes == calling.read:
         known = [name for name, each in VERBS.items() if each.changes != calling.read]
-        raise HttpProblem(404, "unknown-verb", unknown_name("verb", given.verb, known))
+        raise HttpProblem(404, "unknown-verb", no_such("verb", given.verb, known))
     params = to_struct(row.params, given.params)
     if given.verb in OF_VERBS:
         answered = await OF_VERBS[given.verb](calling, params)
@@ -310,6 +310,8 @@ async def ask_verb(calling: Calling, given: AskedVerb) -> Any:
     elif isinstance(params, ForkParams):
         assert calling.head is not None, "it was just found"
         params = to_fork(calling, params, calling.head)
+    elif isinstance(params, SendParams) and params.message is None:
+        params = replace(params, message=calling.event or None)
     elif isinstance(params, TraceParams):
         calling.check_all("traces")
         calling.subjects.add("*")
@@ -326,6 +328,9 @@ async def ask_verb(calling: Calling, given: AskedVerb) -> Any:
     match answer:
         case WhyAnswer():
             return private(calling, answer)
+        case ShownInstance():
+            path = await parents_of(calling, calling.head) if calling.head is not None else []
+            return replace(answer, parent=path[-1] if path else None)
         case TraceAnswer():
             return await unsaid(calling, answer)
         case _:

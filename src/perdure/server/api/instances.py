@@ -9,11 +9,13 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from perdure.access.model import allowed
 from perdure.codec import decode, to_plain
 from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck, PerdureError, ResultTimeout
 from perdure.kernel.batch import HeadRow
-from perdure.kernel.events import asked_of
-from perdure.kernel.location import is_sleep
+from perdure.kernel.entry import decode as decode_entry
+from perdure.kernel.events import Started, asked_of
+from perdure.kernel.location import Patterns, is_sleep
 from perdure.kernel.moment import when
 from perdure.kernel.policy import Policy
 from perdure.kernel.rows import told_tags
@@ -42,8 +44,6 @@ from ..calling import Calling, id_of, needed, unknown
 from ..feed import pack
 from ..problems import HttpProblem
 from ..readers import FoldedHistory
-
-"""What the names of workflows begin with whose instances have verbs of their own."""
 
 ORDERS: Final = get_args(ListOrder)
 WAIT_MAX: Final = 60.0
@@ -179,6 +179,8 @@ async def show(calling: Calling, given: Id) -> InstanceDetail:
     rows = await calling.client.queries.history(head.id, limit=1)
     policy, _ = await words_for(calling.client.queries, head.workflow, False)
     about = summary(head)
+    path = await parents_of(calling, head)
+    found = msgspec.structs.replace(found, parent=path[-1] if path else None)
     if found.state is UNSET:
         found = msgspec.structs.replace(found, state=await state_by_messages(calling, head, policy))
     return InstanceDetail(
@@ -190,7 +192,7 @@ async def show(calling: Calling, given: Id) -> InstanceDetail:
         input=_input(rows),
         noun=policy.noun,
         may=_may(calling, head, found, policy),
-        path=await _path(calling, head),
+        path=path,
         trace=_trace(rows),
     )
 
@@ -198,7 +200,7 @@ async def show(calling: Calling, given: Id) -> InstanceDetail:
 PATH_MAX: Final = 32
 
 
-async def _path(calling: Calling, head: HeadRow) -> list[str]:
+async def parents_of(calling: Calling, head: HeadRow) -> list[str]:
     """Parents that the reader may see, the root first."""
     found: list[str] = []
     while head.parent and len(found) < PATH_MAX:
@@ -224,15 +226,10 @@ async def state_by_messages(calling: Calling, head: HeadRow, policy: Policy, at:
 
 
 def _first(rows: list[Any]) -> Any:
-    from perdure.kernel.entry import decode as decode_entry
-    from perdure.kernel.location import Patterns
-
     return decode_entry(rows[0].seq, rows[0].instance, rows[0].at, rows[0].body, Patterns()).event if rows else None
 
 
 def _input(rows: list[Any]) -> Any:
-    from perdure.kernel.events import Started
-
     event = _first(rows)
     return value_of(event.input) if isinstance(event, Started) and event.input else None
 
@@ -246,8 +243,6 @@ def _trace(rows: list[Any]) -> str:
 
 def _may(calling: Calling, head: HeadRow, found: ShownInstance, policy: Policy) -> dict[str, str]:
     """The verbs that are possible now, and why the others are not."""
-    from perdure.access.model import allowed
-
     verdict = allowed(calling.login, "operator", head.workflow, read=False)
     against = "" if verdict.yes else f"needs {needed(verdict.needs)}"
     if calling.settings.read_only:
@@ -282,10 +277,23 @@ async def why(calling: Calling, given: Id) -> WhyAnswer:
 
 
 def private(calling: Calling, answer: WhyAnswer) -> WhyAnswer:
-    """Sentences with recorded values are for logins that see all of them."""
-    if calling.shows_values and not calling.settings.redact:
-        return answer
-    return msgspec.structs.replace(answer, reasons=[_without_values(each) for each in answer.reasons])
+    """Sentences with recorded values are for logins that see all of them; how a child is doing, for who sees it."""
+    found = [each if _is_seen(calling, each) else _without_child(each) for each in answer.reasons]
+    if not calling.shows_values or calling.settings.redact:
+        found = [_without_values(each) for each in found]
+    return msgspec.structs.replace(answer, reasons=found)
+
+
+def _is_seen(calling: Calling, reason: Reason) -> bool:
+    if reason.kind != "child" or reason.waiting is None:
+        return True
+    name = reason.waiting.what
+    return any(calling.sees(name[:n]) for n, letter in enumerate(name) if letter == "/")
+
+
+def _without_child(reason: Reason) -> Reason:
+    """The name of a child is recorded with its parent; how it is doing is not."""
+    return msgspec.structs.replace(reason, text=f"{reason.text.rpartition(', which ')[0]}.", todo=())
 
 
 def _without_values(reason: Reason) -> Reason:

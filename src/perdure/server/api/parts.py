@@ -13,7 +13,7 @@ from perdure.runtime.bulk import handle_of
 
 from ..calling import Calling, id_of
 from ..problems import HttpProblem
-from ..reading import unknown
+from ..reading import no_such
 from .instances import Id
 
 ANSWER_SECONDS: Final = 9.0
@@ -137,7 +137,7 @@ class NodeAnswer(msgspec.Struct, frozen=True):
 async def cancel_node(calling: Calling, given: NodeParams) -> NodeAnswer:
     head, names = await _nodes(calling, given.id)
     if given.node not in names:
-        raise HttpProblem(404, "unknown-node", unknown("node", given.node, names))
+        raise HttpProblem(404, "unknown-node", no_such("node", given.node, names))
     answer = await _answer(calling, head, "cancel", {"node": given.node})
     return NodeAnswer(id_of(head), answer["node"], answer["outcome"])
 
