@@ -352,6 +352,8 @@ def test_states_are_shown_empty_error_and_not_live(stage):
         site.server.feed.wake()
         await page.wait_for_selector(".stale >> text=not live since")
         site.server.stopping.clear()
+        await page.evaluate(GO, "/fleet")  # its module was not loaded before
+        await page.wait_for_selector("[role=alert] >> text=This page could not be loaded")
         return error, missing
 
     error, missing = stage.tell(story)

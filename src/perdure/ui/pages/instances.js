@@ -159,7 +159,7 @@ function told(q) {
 function None({ q }) {
   const all = words(q);
   const { value } = useLoaded(() => Promise.all(all.length > 1 ? all.slice(0, 4).map(async (word) => { const left = all.filter((each) => each !== word).join(" "); return { word, left, n: (await get("/instances/count", { q: left })).count }; }) : []).catch(() => []), [q]);
-  if (!q) return html`<${Empty} title="Nothing has run yet"><p class="second">Every started workflow is a line here. This starts one:</p><${Cmd} text=${`perdure start WORKFLOW --input '{}' --key first`} /><//>`;
+  if (!q) return html`<${Empty} title="Nothing has run yet"><p class="second">Every started workflow is a line here. This starts one:</p><${Cmd} text=${command("start", "WORKFLOW", "--input", "{}", "--key", "first")} /><//>`;
   return html`<${Empty} title="No instance matches"><p class="second">Instances with <code>${visible(q)}</code> would stand here.</p>
     ${(value ?? []).filter((each) => each.n).map((each) => html`<p class="second">Without <code>${visible(each.word)}</code> there are <button class="plain link" type="button" onClick=${() => set({ q: each.left })}>${figure(each.n)}</button>.</p>`)}
     <div class="row-btns"><button class="btn" type="button" onClick=${() => set({ q: "" })}>Drop the filter</button></div><//>`;
@@ -186,7 +186,7 @@ function Facets({ q, facets, nouns }) {
   const errors = counted(groups.value?.items ?? [], (each) => (each.status === "waiting" || !each.reason ? [] : [each.reason.split(" at ")[0]]));
   const more = groups.value?.partial ? "+" : "";
   return html`<fieldset class="facet"><legend>status</legend>${STATUSES.map((each) => box(`status:${each}`, html`<${Status} of=${each} />`, sum((f) => f.status === each && (!names.length || names.includes(f.workflow)))))}</fieldset>
-    <fieldset class="facet"><legend>workflow</legend>${known.slice(0, 30).map((each) => box(`workflow:${quoted(each)}`, html`<code>${visible(each)}</code>`, sum((f) => f.workflow === each && (!statuses.length || statuses.includes(f.status)))))}</fieldset>
+    ${known.length > 0 && html`<fieldset class="facet"><legend>workflow</legend>${known.slice(0, 30).map((each) => box(`workflow:${quoted(each)}`, html`<code>${visible(each)}</code>`, sum((f) => f.workflow === each && (!statuses.length || statuses.includes(f.status)))))}</fieldset>`}
     ${kinds.length > 0 && html`<fieldset class="facet"><legend>waits for</legend>${kinds.map(([[text, word], n]) => box(word, text, `${figure(n)}${more}`))}</fieldset>`}
     ${errors.length > 0 && html`<fieldset class="facet"><legend>error</legend>${errors.slice(0, 12).map(([type, n]) => box(`error_type:${quoted(type)}`, visible(type), `${figure(n)}${more}`))}</fieldset>`}
     ${dialects.length > 1 && html`<fieldset class="facet"><legend>dialect</legend>${dialects.map((each) => box(`dialect:${each}`, each, sum((f) => nouns[f.workflow] === each && (!statuses.length || statuses.includes(f.status)))))}</fieldset>`}`;
