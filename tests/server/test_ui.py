@@ -528,13 +528,15 @@ def test_a_bulk_is_started_from_selected_rows_after_its_dry_run_and_a_typed_coun
     assert before == "waiting"
 
 
-def test_a_list_is_kept_as_a_bookmark_with_its_columns(stage):
+def test_a_list_is_kept_as_a_bookmark_with_its_columns_and_its_order(stage):
     async def story(site, page):
         await page.goto(f"{site.url}/instances?q=status:waiting")
         await page.wait_for_selector(".ledger.inst")
         await page.click("summary >> text=Columns")
         await page.click(".list-menu >> text=tag note")
         await page.wait_for_selector("th >> text=note")
+        await page.click("summary >> text=Order")
+        await page.click(".list-menu >> text=last changed first")
         await page.click("text=Save as bookmark…")
         await page.fill("#d-name", "what waits")
         await page.click("dialog button[type=submit]")
@@ -542,6 +544,7 @@ def test_a_list_is_kept_as_a_bookmark_with_its_columns(stage):
         await page.goto(f"{site.url}/instances")
         await page.click(".tabs >> text=what waits")
         await page.wait_for_selector("th >> text=note")
+        await page.wait_for_selector("summary >> text=last changed first")
         shown = await page.inner_text(".chips")
         await page.click(".chip .k")
         await page.wait_for_selector(".chip.not")
