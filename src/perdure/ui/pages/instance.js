@@ -34,7 +34,7 @@ export default function Instance({ rest: id, query, setLive }) {
   const open = Object.entries(value?.kin ?? {}).filter(([, status]) => ["running", "waiting", "stuck"].includes(status)).map(([child]) => `instance:${child}`).slice(0, 8);
   const there = Boolean(value);
   useEffect(() => (there ? watch([`instance:${id}`, ...open], calm(again, 300), setLive) : undefined), [id, open.join(), there]);
-  const heard = useFrames(show_id(value), value?.operations.some((each) => each.kind === "step" && !each.closed && each.status === "running"));
+  const heard = useFrames(value?.show.id, value?.operations.some((each) => each.kind === "step" && !each.closed && each.status === "running"));
   useTick(5000);
   const entry = Number(query.get("entry") ?? 0) || 0;
   const total = value?.show.entries ?? 0;
@@ -63,8 +63,6 @@ export default function Instance({ rest: id, query, setLive }) {
   <${Records} show=${show} why=${why} act=${act} history=${history} operations=${operations} query=${query} limit=${travels ? entry : 0} />
 </div>${verb && html`<${Act} ...${verb} id=${show.id} waits=${show.waiting} stuck=${value.show.stuck_at} places=${[...new Set(operations.map((each) => each.location))].filter((each) => !each.includes("backoff#")).slice(-200)} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
 }
-
-const show_id = (value) => value?.show.id ?? "";
 
 const SAID = 2000; // of what a step sends its end is kept
 
