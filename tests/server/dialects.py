@@ -112,6 +112,7 @@ class AllKinds:
     pause: timedelta | None = None
     colour: Literal["red", "blue", "green"] | None = None
     again: bool = False
+    second_home: Home | None = None
 
 
 @perdure.flow
@@ -126,6 +127,7 @@ async def survey(ctx):
         "home": {"street": done.home.street, "floor": done.home.floor},
         "payment": {"kind": done.payment.kind, "iban": done.payment.iban},
         "proof": done.proof.decode(),
+        "second home": done.second_home is not None,
     }
 
 

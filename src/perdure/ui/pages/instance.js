@@ -10,7 +10,7 @@ import { Data } from "../lib/data.js";
 import { Alike, Errors } from "../lib/errors.js";
 import { Drawing } from "../lib/drawing.js";
 import { Form, checked, initial } from "../lib/form.js";
-import { Operations, Said } from "../lib/operations.js";
+import { Operations, Said, openTask } from "../lib/operations.js";
 import { Journal } from "../lib/journal.js";
 import { offer } from "../lib/palette.js";
 import { Sentence } from "../lib/reasons.js";
@@ -139,6 +139,8 @@ const LABELS = { send: "Send…", wake: "Wake", retry: "Retry…", settle: "Sett
 function button(show, act, advice, reason) {
   if (advice.command[0] === "tasks") {
     const task = advice.command.find((word) => /^\d+$/.test(word));
+    const asked = !task && reason.waiting?.kind === "task" ? reason.waiting.what : ""; // its instance
+    if (asked) return html`<button class="btn" type="button" onClick=${() => openTask(asked)}><${Icon} name="task" />Open the task</button>`;
     return html`<a class="btn" href=${href(task ? `/tasks/${task}` : "/tasks", { view: "all" })}><${Icon} name="task" />${task ? "Open the task" : "Open tasks"}</a>`;
   }
   if (advice.command[0] === "playbooks" && advice.command[1] === "patch" && show.may.send === "") return html`<button class="btn first" type="button" onClick=${() => act("patch", { words: advice.command.slice(3) })}><${Icon} name="settle" />Patch…</button>`;
