@@ -114,7 +114,7 @@ function Axis({ drawn, from, to, ended, end, zoom, look }) {
   return html`<svg class="tl axis-top" aria-hidden="true" ref=${box} onPointerDown=${(event) => { event.currentTarget.setPointerCapture(event.pointerId); setDrag([place(event), place(event)]); }} onPointerMove=${(event) => drag && setDrag([drag[0], place(event)])} onPointerUp=${up} onPointerCancel=${() => setDrag(null)}>
     <use href="#tl-ground" width="100%" height="100%" />${zoom[0] === 0 && html`<text class="q" x="0.8%" y="14">${moment(from)}</text>`}
     ${told.map((tick) => html`<text class="q" x=${pc(tick.x + 0.6)} y="14">${words(tick)}</text>`)}
-    ${drawn.folds.filter((each) => each.x1 - each.x0 > 4).map((each) => html`<text class="q" x=${pc((each.x0 + each.x1) / 2)} y="14" text-anchor="middle">${span(each.to - each.from).split(" ").slice(0, 2).join(" ")}</text>`)}
+    ${drawn.folds.filter((each) => (each.x1 - each.x0) * (box.current?.clientWidth ?? 1000) > 4400).map((each) => html`<text class="q" x=${pc((each.x0 + each.x1) / 2)} y="14" text-anchor="middle">${span(each.to - each.from).split(" ").slice(0, 2).join(" ")}</text>`)}
     ${drawn.end <= 101 && html`<text class=${ended ? "q" : "now"} x="99.5%" y="14" text-anchor="end">${ended ? span(to - from) : end}</text>`}
     ${drag && html`<rect class="tl-drag" x=${pc(Math.min(...drag))} width=${pc(Math.abs(drag[1] - drag[0]))} y="0" height="100%" />`}</svg>`;
 }

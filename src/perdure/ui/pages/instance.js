@@ -215,7 +215,7 @@ function Work({ id, show, query, entry, first, ...rest }) {
 }
 
 const ENDED = { completed: "ok", partial: "ok", failed: "error", cancelled: "cancelled", skipped: "dropped", denied: "error" };
-const used = (of) => Object.entries(of ?? {}).map(([name, n]) => (name === "wall" ? span(n * 1000) : `${figure(n)} ${name}`)).join(", ");
+const used = (of) => Object.entries(of ?? {}).map(([name, n]) => (name === "wall" ? span(n * 1000) : `${figure(n)} ${n === 1 ? name.replace(/s$/, "") : name}`)).join(", ");
 
 // The nodes of a graph: what became of each, what it used of its budget, whether its result is trusted, what was denied.
 function Report({ id, show, heard, first }) {
