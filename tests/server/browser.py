@@ -34,7 +34,7 @@ class Heard:
         page.on("request", lambda request: self.asked.append(request.url))
 
     def _said(self, said):
-        if said.type == "error":
+        if said.type in ("error", "warning"):
             self.complaints.append(f"{said.text} {said.location}")
 
 

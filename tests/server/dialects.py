@@ -1,5 +1,6 @@
 """Workflows of several dialects, for the pages that draw them."""
 
+import asyncio
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
@@ -26,6 +27,28 @@ async def four_eyes(ctx, asker: str = "ann"):
     await ctx.task("check", title="Check what ann did", roles=["manager"], exclude=[asker], answer=site.Decision)
 
 
+@perdure.flow
+async def deciding(ctx):
+    decision = await ctx.receive("decision", type=site.Decision)
+    return decision.body.outcome
+
+
+heard = asyncio.Event()
+
+
+async def say() -> int:
+    perdure.emit("half of ")
+    perdure.emit("the answer")
+    perdure.progress(1, 4, "looking")
+    await heard.wait()
+    return 4
+
+
+@perdure.flow
+async def saying(ctx):
+    return await ctx.step("say", say)
+
+
 class Counted(perdure.Record, name="com.acme/Counted@1"):
     shelf: str
     pieces: perdure.Nat
@@ -40,7 +63,7 @@ def shelf(state: Shelf | None, event: Counted, ctx: perdure.CellContext) -> perd
     return perdure.Next(Shelf((0 if state is None else state.pieces) + event.pieces))
 
 
-ALL = [*site.ALL, site.family, article, restock, counting, four_eyes, shelf]
+ALL = [*site.ALL, site.family, article, restock, counting, four_eyes, deciding, saying, shelf]
 STARTS = [each for each in ALL_STARTS if each[0] in ("article", "restock")]
 
 RESTOCK_TWO = """
@@ -89,6 +112,7 @@ class AllKinds:
     pause: timedelta | None = None
     colour: Literal["red", "blue", "green"] | None = None
     again: bool = False
+    second_home: Home | None = None
 
 
 @perdure.flow
@@ -103,6 +127,7 @@ async def survey(ctx):
         "home": {"street": done.home.street, "floor": done.home.floor},
         "payment": {"kind": done.payment.kind, "iban": done.payment.iban},
         "proof": done.proof.decode(),
+        "second home": done.second_home is not None,
     }
 
 

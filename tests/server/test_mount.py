@@ -1,6 +1,7 @@
 """The app inside other ASGI hosts, and its OpenAPI document."""
 
 import asyncio
+import re
 
 import httpx
 from fastapi import FastAPI
@@ -35,8 +36,10 @@ def test_a_mounted_app_works_below_a_sub_path_without_lifespan():
                 await engine.handle("order/o-1").until("waiting")
                 listed = await client.get("/perdure/api/v1/instances", headers=mine)
                 stranger = await client.get("/perdure/api/v1/instances")
-                page = await client.get("/perdure/", headers={**mine, "accept": "text/html"})
-                return started.status_code, len(listed.json()["items"]), stranger.status_code, page.text
+                page = await client.get("/perdure/instances/order/o-1", headers={**mine, "accept": "text/html"})
+                files = re.findall('href="(/perdure/ui/[^"]+)"', page.text)
+                found = {name.split("/", 4)[4]: (await client.get(name, headers=mine)).status_code for name in files}
+                return started.status_code, len(listed.json()["items"]), stranger.status_code, found
 
     def fastapi(mounted):
         host = FastAPI()
@@ -44,9 +47,13 @@ def test_a_mounted_app_works_below_a_sub_path_without_lifespan():
         return host
 
     for make in (fastapi, lambda mounted: Starlette(routes=[Mount("/perdure", mounted)])):
-        started, listed, stranger, page = asyncio.run(told(make))
+        started, listed, stranger, files = asyncio.run(told(make))
         assert (started, listed, stranger) == (201, 1, 401)
-        assert 'href="/perdure/ui/' in page
+        assert set(files.values()) == {200}
+        needed = {"all.css", "main.js", "lib/html.js", "vendor/preact.js", "pages/instance.js", "lib/timeline.js"}
+        assert needed < files.keys() and "pages/instances.js" not in files, (
+            "what its address needs is asked for at once"
+        )
 
 
 def test_the_host_says_who_asks_and_the_actor_is_recorded():

@@ -295,7 +295,8 @@ def test_a_form_shows_each_kind_of_field_and_the_answer_is_what_was_typed(stage)
         "proof": "proof",
         "extra": {"a": 1},
         "again": False,
-    }
+        "second home": False,
+    }, "an object that may be left out is left out, if nothing was typed into it"
 
 
 def test_a_problem_stands_at_its_field_where_the_schema_has_it(stage):

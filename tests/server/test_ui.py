@@ -17,9 +17,10 @@ from perdure.kernel.events import Address
 from perdure.runtime.history import Reader
 from perdure.verbs.read import WhyParams, why
 from perdure.views.operations import Operations
+from tests.server import dialects
 from tests.server.browser import Heard
 from tests.server.dialects import RESTOCK_TWO
-from tests.server.pages import AXE, an_order, furnished
+from tests.server.pages import AXE, GO, an_order, furnished
 
 API = "/api/v1"
 LONG = os.environ.get("PERDURE_TEST_STAGES") == "long"
@@ -117,7 +118,19 @@ def test_markup_in_values_does_nothing(stage):
 
 
 def test_a_message_is_sent_by_the_button_of_its_sentence_and_the_page_follows_live(stage):
+    """Of a message with a type the form is made from its schema, also for the button of the head."""
+
     async def story(site, page):
+        typed = await site.engine.start("deciding", key="d-1")
+        await typed.until("waiting")
+        await page.goto(f"{site.url}/instances/deciding/d-1")
+        await page.click(".acts >> text=Send…")
+        await page.click("dialog button[type=submit]")
+        await page.wait_for_selector("dialog .problem")
+        await page.click("dialog .choice >> text=no")
+        await page.click("dialog button[type=submit]")
+        await page.wait_for_selector(".stamp.st-completed")
+        assert await typed.result() == "no"
         handle = await an_order(site, "to-be-decided")
         await page.goto(f"{site.url}/instances/order/to-be-decided")
         await page.click(".why-list .do button")
@@ -131,6 +144,23 @@ def test_a_message_is_sent_by_the_button_of_its_sentence_and_the_page_follows_li
 
     assert command.startswith("perdure send order/to-be-decided decision")
     assert result["decision"] == "yes"
+
+
+def test_what_a_running_step_says_stands_beside_it(stage):
+    async def story(site, page):
+        dialects.heard.clear()
+        await site.engine.start("saying", key="s-1")
+        await page.goto(f"{site.url}/instances/saying/s-1?at=say")
+        await page.wait_for_selector("aside .progress")
+        told = await page.inner_text("aside.card")
+        dialects.heard.set()
+        await page.wait_for_selector(".stamp.st-completed")
+        return told, await page.locator("aside .progress").count()
+
+    told, after = stage.tell(story)
+
+    assert "1 of 4 looking" in told
+    assert after == 0, "it has ended: its result stands there"
 
 
 def test_a_moved_instance_is_noticed_before_a_confirm(stage):
@@ -320,6 +350,8 @@ def test_states_are_shown_empty_error_and_not_live(stage):
         site.server.feed.wake()
         await page.wait_for_selector(".stale >> text=not live since")
         site.server.stopping.clear()
+        await page.evaluate(GO, "/fleet")  # its module was not loaded before
+        await page.wait_for_selector("[role=alert] >> text=This page could not be loaded")
         return error, missing
 
     error, missing = stage.tell(story)
@@ -441,7 +473,11 @@ def test_a_loop_is_one_row_until_it_is_opened_and_the_timeline_is_zoomed_by_keys
 def test_ctrl_k_finds_instances_and_runs_the_verbs_of_the_page(stage):
     async def story(site, page):
         await page.keyboard.press("Control+k")
-        await page.keyboard.type("order/o-2")
+        await page.keyboard.type("order")
+        await page.wait_for_selector("[role=option] .mono >> text=order/o-1")
+        await page.keyboard.type("/o-2")
+        await page.wait_for_selector("[role=option] .mono >> text=order/o-1", state="detached")
+        await page.wait_for_selector("[role=option] .mono >> text=order/o-2")
         await page.wait_for_selector("[role=option] .mono >> text=order/o-2")
         await page.keyboard.press("Enter")
         await page.wait_for_selector(".inst-head")
@@ -490,13 +526,15 @@ def test_a_bulk_is_started_from_selected_rows_after_its_dry_run_and_a_typed_coun
     assert before == "waiting"
 
 
-def test_a_list_is_kept_as_a_bookmark_with_its_columns(stage):
+def test_a_list_is_kept_as_a_bookmark_with_its_columns_and_its_order(stage):
     async def story(site, page):
         await page.goto(f"{site.url}/instances?q=status:waiting")
         await page.wait_for_selector(".ledger.inst")
         await page.click("summary >> text=Columns")
         await page.click(".list-menu >> text=tag note")
         await page.wait_for_selector("th >> text=note")
+        await page.click("summary >> text=Order")
+        await page.click(".list-menu >> text=last changed first")
         await page.click("text=Save as bookmark…")
         await page.fill("#d-name", "what waits")
         await page.click("dialog button[type=submit]")
@@ -504,6 +542,7 @@ def test_a_list_is_kept_as_a_bookmark_with_its_columns(stage):
         await page.goto(f"{site.url}/instances")
         await page.click(".tabs >> text=what waits")
         await page.wait_for_selector("th >> text=note")
+        await page.wait_for_selector("summary >> text=last changed first")
         shown = await page.inner_text(".chips")
         await page.click(".chip .k")
         await page.wait_for_selector(".chip.not")

@@ -24,6 +24,8 @@ MEDIA: Final = {
 IMMUTABLE: Final = ("cache-control", "public, max-age=31536000, immutable")
 IMPORTS: Final = re.compile(r'^(?:import|export) [^;]*?from "(\.[^"]+)"', re.MULTILINE)
 """What a module loads before it runs. A page that another one loads later, by `import()`, is not meant."""
+STYLES: Final = ("tokens.css", "app.css", "more.css", "pages.css")
+"""In this order they are one file: the first paint waits for it."""
 PUBLIC: Final = ("app.css", "more.css", "tokens.css", "login.js", "theme.js")
 """What the login page needs: strangers get these below /login/."""
 
@@ -31,7 +33,9 @@ PUBLIC: Final = ("app.css", "more.css", "tokens.css", "login.js", "theme.js")
 class Static:
     @cached_property
     def files(self) -> dict[str, bytes]:
-        return dict(_walk(files("perdure") / "ui"))
+        found = dict(_walk(files("perdure") / "ui"))
+        found["all.css"] = b"\n".join(found[name] for name in STYLES)
+        return found
 
     @cached_property
     def hash(self) -> str:

@@ -30,15 +30,17 @@ function route(path) {
 
 function useModule(file) {
   const [found, setFound] = useState(() => loaded.get(file));
+  const [lost, setLost] = useState(null);
   useEffect(() => {
+    setLost(null);
     if (!file) return;
     if (loaded.has(file)) return setFound(() => loaded.get(file));
     import(`./pages/${file}.js`).then((module) => {
       loaded.set(file, module.default);
       setFound(() => module.default);
-    });
+    }, () => setLost(file));
   }, [file]);
-  return loaded.get(file) === found ? found : loaded.get(file);
+  return [loaded.get(file) === found ? found : loaded.get(file), lost === file];
 }
 
 function App() {
@@ -81,7 +83,7 @@ function App() {
   useEffect(() => keys(PAGES, { help: () => setHelp(true), palette: () => setAsks("") }), []);
   const { path, query } = place();
   const { page, file, rest } = route(path);
-  const Page = useModule(file);
+  const [Page, lost] = useModule(file);
   const shown = file === "tasks" ? file : file + rest; // a list and what is chosen of it are one page
   useEffect(() => { document.title = `${rest || page?.name} · perdure`; }, [file, rest]);
   useEffect(() => setLive(null), [shown]);
@@ -103,7 +105,7 @@ function App() {
 <main id="main" tabindex="-1">
   ${notice && html`<div class="stale" role="alert"><span class="st st-failed"><${Shape} name="failed" />the old code goes on</span><pre class="notice">${visible(notice)}</pre></div>`}
   ${live === false && html`<div class="stale" role="status"><span class="live off">not live${off && ` since ${clock(off)}`}</span><span>The stream broke off, and is tried again by itself. What you see may be old${fleet && html`: the journal was at <code>${figure(entries(fleet))}</code>`}.</span><button class="btn small" type="button" onClick=${() => location.reload()}>Try now</button></div>`}
-  ${error ? html`<${Trouble} error=${error} />` : !page ? html`<div class="sheet"><${Empty} title="There is no such page"><p class="second">Nothing stands at <code>${visible(path)}</code>.</p><a class="btn" href=${href("/")}>Go to the dashboard</a><//></div>` : Page && me ? html`<${Page} key=${shown} rest=${rest} query=${query} me=${me} setLive=${setLive} />` : html`<${Bones} />`}
+  ${error ? html`<${Trouble} error=${error} />` : !page ? html`<div class="sheet"><${Empty} title="There is no such page"><p class="second">Nothing stands at <code>${visible(path)}</code>.</p><a class="btn" href=${href("/")}>Go to the dashboard</a><//></div>` : Page && me ? html`<${Page} key=${shown} rest=${rest} query=${query} me=${me} setLive=${setLive} />` : lost ? html`<${Trouble} error="The server does not answer: this page could not be loaded." again=${() => location.reload()} />` : html`<${Bones} />`}
 </main>
 <footer class="foot">${live === null ? html`<span class="calm">read once</span>` : html`<span class=${`live${live ? "" : " off"}`}>${live ? "live" : `not live${off && ` since ${clock(off)}`}`}</span>`}
   ${fleet && html`<${Standing} of=${fleet} />`}

@@ -359,7 +359,7 @@ class Reasons:
                 look = Advice("see where that comes from", seen.command("debug", *CODE))
                 retry = Advice("to run again what failed", seen.command("retry"))
                 tries = (look, retry) if self._words.policy.retry else ()  # what a verb refuses is no advice
-                todo = (*tries, Advice("to start it anew", again))
+                todo = (*tries, Advice("to start it from the beginning", again))
                 return Reason("failed", f"It failed {when}: {first_line(str(seen.error))}", todo)
 
 

@@ -72,6 +72,7 @@ function read(given, whole, value, pointer, required, wrong) {
   const no = (text) => { wrong[pointer] = text; };
   if (type === "boolean") return Boolean(value);
   if (type === "object") {
+    if (!required && json(value) === json(initial(given, whole))) return undefined; // nothing was said of it
     const found = {};
     for (const [name, each] of Object.entries(schema.properties)) {
       const part = read(each, whole, value?.[name], `${pointer}/${escaped(name)}`, (schema.required ?? []).includes(name), wrong);

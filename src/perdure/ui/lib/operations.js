@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "./html.js";
 import { get, instancePath } from "./api.js";
 import { clock, count, day, figure, moment, span, visible } from "./format.js";
-import { href, set } from "./router.js";
+import { go, href, set } from "./router.js";
 import { Copy, Icon, Id, Json, Status } from "./parts.js";
 import { critical, scale } from "./timeline.js";
 import { begin, end, rows, status, tree } from "./tree.js";
@@ -114,7 +114,7 @@ function Axis({ drawn, from, to, ended, end, zoom, look }) {
   return html`<svg class="tl axis-top" aria-hidden="true" ref=${box} onPointerDown=${(event) => { event.currentTarget.setPointerCapture(event.pointerId); setDrag([place(event), place(event)]); }} onPointerMove=${(event) => drag && setDrag([drag[0], place(event)])} onPointerUp=${up} onPointerCancel=${() => setDrag(null)}>
     <use href="#tl-ground" width="100%" height="100%" />${zoom[0] === 0 && html`<text class="q" x="0.8%" y="14">${moment(from)}</text>`}
     ${told.map((tick) => html`<text class="q" x=${pc(tick.x + 0.6)} y="14">${words(tick)}</text>`)}
-    ${drawn.folds.filter((each) => each.x1 - each.x0 > 4).map((each) => html`<text class="q" x=${pc((each.x0 + each.x1) / 2)} y="14" text-anchor="middle">${span(each.to - each.from).split(" ").slice(0, 2).join(" ")}</text>`)}
+    ${drawn.folds.filter((each) => (each.x1 - each.x0) * (box.current?.clientWidth ?? 1000) > 4400).map((each) => html`<text class="q" x=${pc((each.x0 + each.x1) / 2)} y="14" text-anchor="middle">${span(each.to - each.from).split(" ").slice(0, 2).join(" ")}</text>`)}
     ${drawn.end <= 101 && html`<text class=${ended ? "q" : "now"} x="99.5%" y="14" text-anchor="end">${ended ? span(to - from) : end}</text>`}
     ${drag && html`<rect class="tl-drag" x=${pc(Math.min(...drag))} width=${pc(Math.abs(drag[1] - drag[0]))} y="0" height="100%" />`}</svg>`;
 }
@@ -165,6 +165,9 @@ function Bar({ each, before, now, drawn, late }) {
   return html`${before?.closed_at && html`<line class="p-back" x1=${pc(drawn.place(Date.parse(before.closed_at)))} x2=${pc(a)} y1="14" y2="14" />`}${bars}${late && html`<rect class="p-crit" x=${pc(a)} width=${pc(Math.max(0.35, b - a))} y="23" height="2" />`}`;
 }
 
+// A task is known by its number, and an operation knows the name of its instance.
+export const openTask = (id) => get(instancePath(id)).then((found) => go(href(`/tasks/${found.instance}`, { view: "all" })));
+
 // What a running step has said so far: how far it is, and the end of what it sends. The journal has none of it.
 export const Said = ({ of }) => html`${of.total > 0 && html`<svg class="progress" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label=${`${figure(of.done)} of ${figure(of.total)}`}><rect class="ground" width="100" height="10" /><rect class="done" width=${(100 * of.done) / of.total} height="10" /></svg>`}
   ${of.done !== undefined && html`<p>${figure(of.done)}${of.total ? ` of ${figure(of.total)}` : ""}${of.note && html` <span class="muted">${visible(of.note)}</span>`}</p>`}${of.text && html`<pre class="json said-so-far">${visible(of.text)}</pre>`}`;
@@ -179,7 +182,7 @@ function Chosen({ row, show, act, heard }) {
     ${last.kind === "step" && html`<dt>policy</dt><dd>${[last.once ? "may not be repeated" : "may be repeated after a crash", last.timeout === null ? "" : `timeout ${span(last.timeout * 1000)}`, last.deliveries > 1 ? `delivered ${last.deliveries} times` : ""].filter(Boolean).join(", ")}</dd>`}
     ${last.key && html`<dt>key</dt><dd class="keyed"><code title=${last.key}>${last.key.slice(0, 12)}…</code><${Copy} text=${last.key} label="Copy the idempotency key" /></dd>`}
     ${last.due && html`<dt>due</dt><dd>${moment(last.due)}</dd>`}<dt>entries</dt><dd class="mono">${entries.slice(0, 30).map((each, n) => html`${n > 0 && ", "}<button class="plain link" type="button" title="Go to this entry" onClick=${() => set({ entry: each })}>${each}</button>`)}${entries.length > 30 && "…"}</dd>
-    ${last.child && html`<dt>child</dt><dd>${last.kind === "task" ? html`<a href=${href("/tasks")}>task</a>` : html`<${Id} id=${last.child} />`}</dd>`}</dl></div>
+    ${last.child && html`<dt>child</dt><dd>${last.kind === "task" ? html`<button class="plain link" type="button" onClick=${() => openTask(last.child)}>Open the task</button>` : html`<${Id} id=${last.child} />`}</dd>`}</dl></div>
   ${row.attempts.length > 1 && html`<div class="part"><h4>attempts</h4><table class="tries"><thead><tr><th>no</th><th>receipt</th><th class="num">took</th></tr></thead><tbody>${row.attempts.map((each) => html`<tr><td>${each.attempt}</td><td><${Status} of=${each.status} /></td><td class="num">${each.closed_at ? span(Date.parse(each.closed_at) - Date.parse(each.opened_at)) : ""}</td></tr>`)}</tbody></table></div>`}
   ${(last.kind === "step" || last.kind === "child") && html`<div class="part"><h4>input</h4>${last.input === null || last.input === undefined ? html`<p class="muted">Not recorded: the step runs in the process of its engine, and is called again with the same arguments.</p>` : html`<${Json} value=${last.input} />`}</div>`}
   ${said && html`<div class="part"><h4>what it says</h4><${Said} of=${said} /></div>`}

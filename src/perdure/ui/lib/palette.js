@@ -36,7 +36,7 @@ async function search(whole) {
 
 export function Palette({ begin, pages, more, close }) {
   const [text, setText] = useState(begin);
-  const [found, setFound] = useState([]);
+  const [found, setFound] = useState({ of: "", items: [] });
   const [workflows, setWorkflows] = useState([]);
   const [at, setAt] = useState(0);
   const box = useRef(null);
@@ -44,7 +44,7 @@ export function Palette({ begin, pages, more, close }) {
   useEffect(() => { get("/workflows").then((answer) => setWorkflows(answer.items), () => {}); }, []);
   useEffect(() => {
     let gone = false;
-    const later = setTimeout(() => search(text.trim()).then((items) => gone || setFound(items)), 120);
+    const later = setTimeout(() => search(text.trim()).then((items) => gone || setFound({ of: text.trim(), items })), 120);
     return () => { gone = true; clearTimeout(later); };
   }, [text]);
   const all = [
@@ -57,7 +57,8 @@ export function Palette({ begin, pages, more, close }) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = all.filter((each) => words.every((word) => each.text.toLowerCase().includes(word)));
   const filter = text.trim() ? [{ text: `Instances that match ${text.trim()}`, icon: "search", hint: "filter", run: () => go(href("/instances", { q: /[:<>]/.test(text) ? text.trim() : `key_prefix:${text.trim()}` })) }] : [];
-  const shown = [...(words.length ? fits : fits.filter((each) => !each.text.startsWith("Workflow "))).slice(0, 9), ...found, ...filter];
+  const near = found.of === text.trim() ? found.items : found.items.filter((each) => words.length && words.every((word) => each.text.toLowerCase().includes(word))); // until the next answer
+  const shown = [...(words.length ? fits : fits.filter((each) => !each.text.startsWith("Workflow "))).slice(0, 9), ...near, ...filter];
   const now = Math.min(at, shown.length - 1);
   const run = (each) => { close(); each.run(); };
   const key = (event) => {

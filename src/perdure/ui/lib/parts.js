@@ -7,6 +7,17 @@ import { Problem, root } from "./api.js";
 export const Icon = ({ name }) => html`<svg class="ico" aria-hidden="true"><use href=${`#i-${name}`} /></svg>`;
 export const Shape = ({ name }) => html`<svg class="sh" aria-hidden="true"><use href=${`#s-${name}`} /></svg>`;
 
+// For screen readers: what changes by itself is said at most every five seconds.
+export function Polite({ text }) {
+  const [said, say] = useState("");
+  const last = useRef(0);
+  useEffect(() => {
+    const timer = setTimeout(() => { last.current = Date.now(); say(text); }, Math.max(0, last.current + 5000 - Date.now()));
+    return () => clearTimeout(timer);
+  }, [text]);
+  return html`<span class="sr" role="status">${said}</span>`;
+}
+
 const MARKS = {
   ok: ["completed", "completed"], error: ["failed", "failed"], timeout: ["failed", "expired"],
   unknown: ["stuck", "unknown"], "unknown outcome": ["stuck", "unknown"], cancelled: ["cancelled", "cancelled"], dropped: ["cancelled", "dropped"],

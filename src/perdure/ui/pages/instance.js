@@ -10,7 +10,7 @@ import { Data } from "../lib/data.js";
 import { Alike, Errors } from "../lib/errors.js";
 import { Drawing } from "../lib/drawing.js";
 import { Form, checked, initial } from "../lib/form.js";
-import { Operations, Said } from "../lib/operations.js";
+import { Operations, Said, openTask } from "../lib/operations.js";
 import { Journal } from "../lib/journal.js";
 import { offer } from "../lib/palette.js";
 import { Sentence } from "../lib/reasons.js";
@@ -34,7 +34,7 @@ export default function Instance({ rest: id, query, setLive }) {
   const open = Object.entries(value?.kin ?? {}).filter(([, status]) => ["running", "waiting", "stuck"].includes(status)).map(([child]) => `instance:${child}`).slice(0, 8);
   const there = Boolean(value);
   useEffect(() => (there ? watch([`instance:${id}`, ...open], calm(again, 300), setLive) : undefined), [id, open.join(), there]);
-  const heard = useFrames(show_id(value), value?.operations.some((each) => each.kind === "step" && !each.closed && each.status === "running"));
+  const heard = useFrames(value?.show.id, value?.operations.some((each) => each.kind === "step" && !each.closed && each.status === "running"));
   useTick(5000);
   const entry = Number(query.get("entry") ?? 0) || 0;
   const total = value?.show.entries ?? 0;
@@ -63,8 +63,6 @@ export default function Instance({ rest: id, query, setLive }) {
   <${Records} show=${show} why=${why} act=${act} history=${history} operations=${operations} query=${query} limit=${travels ? entry : 0} />
 </div>${verb && html`<${Act} ...${verb} id=${show.id} waits=${show.waiting} stuck=${value.show.stuck_at} places=${[...new Set(operations.map((each) => each.location))].filter((each) => !each.includes("backoff#")).slice(-200)} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
 }
-
-const show_id = (value) => value?.show.id ?? "";
 
 const SAID = 2000; // of what a step sends its end is kept
 
@@ -141,6 +139,8 @@ const LABELS = { send: "Send…", wake: "Wake", retry: "Retry…", settle: "Sett
 function button(show, act, advice, reason) {
   if (advice.command[0] === "tasks") {
     const task = advice.command.find((word) => /^\d+$/.test(word));
+    const asked = !task && reason.waiting?.kind === "task" ? reason.waiting.what : ""; // its instance
+    if (asked) return html`<button class="btn" type="button" onClick=${() => openTask(asked)}><${Icon} name="task" />Open the task</button>`;
     return html`<a class="btn" href=${href(task ? `/tasks/${task}` : "/tasks", { view: "all" })}><${Icon} name="task" />${task ? "Open the task" : "Open tasks"}</a>`;
   }
   if (advice.command[0] === "playbooks" && advice.command[1] === "patch" && show.may.send === "") return html`<button class="btn first" type="button" onClick=${() => act("patch", { words: advice.command.slice(3) })}><${Icon} name="settle" />Patch…</button>`;
@@ -215,7 +215,7 @@ function Work({ id, show, query, entry, first, ...rest }) {
 }
 
 const ENDED = { completed: "ok", partial: "ok", failed: "error", cancelled: "cancelled", skipped: "dropped", denied: "error" };
-const used = (of) => Object.entries(of ?? {}).map(([name, n]) => (name === "wall" ? span(n * 1000) : `${figure(n)} ${name}`)).join(", ");
+const used = (of) => Object.entries(of ?? {}).map(([name, n]) => (name === "wall" ? span(n * 1000) : `${figure(n)} ${n === 1 ? name.replace(/s$/, "") : name}`)).join(", ");
 
 // The nodes of a graph: what became of each, what it used of its budget, whether its result is trusted, what was denied.
 function Report({ id, show, heard, first }) {

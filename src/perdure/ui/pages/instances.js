@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { get, part, root, send } from "../lib/api.js";
 import { ago, command, figure, moment, quoted, visible } from "../lib/format.js";
 import { href, set } from "../lib/router.js";
-import { Bones, Cmd, Empty, Icon, Id, Menu, Status, Trouble, operates, useLoaded, useTick } from "../lib/parts.js";
+import { Bones, Cmd, Empty, Icon, Id, Menu, Polite, Status, Trouble, operates, useLoaded, useTick } from "../lib/parts.js";
 import { BulkDialog, VERBS } from "../lib/bulk.js";
 import { Chips, STATUSES, words } from "../lib/filter.js";
 import { Dialog } from "../lib/dialog.js";
@@ -75,7 +75,7 @@ export default function Instances({ query, setLive, me }) {
   <div class="end">${operates(me) && html`<a class="btn quiet" href=${href("/bulk")}>Bulks</a>`}<${Menu} label="Export">${["csv", "jsonl"].map((format) => html`<a href=${exported(q, format, columns)} download>${format === "csv" ? "As CSV" : "As JSON lines"}</a>`)}<//>
   ${acts && html`<button class="btn" type="button" onClick=${() => ask("Start ")}><${Icon} name="plus" />Start…</button>`}</div></div>
 <div class="stack near">
-<${Bookmarks} q=${q} columns=${columns} usual=${!query.has("cols")} me=${me} />
+<${Bookmarks} q=${q} columns=${columns} usual=${!query.has("cols")} order=${order === "-started" ? "" : order} me=${me} />
 <form class="query" role="search" onSubmit=${(event) => { event.preventDefault(); set({ q: text }); }}>
   <div class="box"><${Icon} name="search" /><input class="field mono" type="search" aria-label="Filter" data-filter value=${text} onInput=${(e) => setText(e.target.value)}
     placeholder="status:stuck tag.customer:c-7 started>2026-11-01 -workflow:probe*" spellcheck="false" autocomplete="off" /></div>
@@ -91,7 +91,7 @@ ${value && !error && html`<div class="list">
 <section class=${`sect${ready ? "" : " is-old"}`} aria-label="Instances" aria-busy=${!ready}>
   ${size > 0 && html`<div class="pick" role="status"><b class="strong">${figure(size)} selected</b>${!picked.all && (value.count > picked.ids.size || typeof value.count === "string") && html`<button class="plain link" type="button" onClick=${() => setPicked({ ids: new Set(), all: true })}>Select all ${figure(value.count)} that match</button>`}
     <span class="end">${Object.entries(VERBS).map(([verb, { label, icon, risk }]) => html`<button class=${`btn small${risk ? " risk" : ""}`} type="button" onClick=${() => setDialog({ verb })}><${Icon} name=${icon} />${label}</button>`)}<button class="btn quiet small" type="button" data-key="Escape" onClick=${clear}>Clear <kbd>Esc</kbd></button></span></div>`}
-  <div class="sheet"><div role="status">${fresh > 0 && html`<button class="new" type="button" onClick=${reload}>${figure(fresh)} new</button>`}</div>
+  <div class="sheet"><${Polite} text=${fresh > 0 ? `${figure(fresh)} new` : ""} />${fresh > 0 && html`<button class="new" type="button" onClick=${reload}>${figure(fresh)} new</button>`}
   ${items.length === 0 ? html`<${None} q=${q} />` : html`<${Rows} items=${items} nouns=${value.nouns} columns=${columns} count=${value.count} acts=${acts} picked=${picked} pick=${pick} page=${(all) => setPicked({ ids: new Set(all ? items.map((each) => `@${each.instance}`) : []), all: false })} further=${further} order=${order} />`}
   ${next && html`<div class="more"><button class="btn small" type="button" onClick=${further}>${value.list.partial ? "Search on" : `${PAGE} more`}</button></div>`}
 </div>
@@ -123,19 +123,19 @@ function Rows({ items, nouns, columns, count, acts, picked, pick, page, further,
 }
 
 // Lists that were saved: own ones, and those that others share.
-function Bookmarks({ q, columns, usual, me }) {
+function Bookmarks({ q, columns, usual, order, me }) {
   const { value, again } = useLoaded(() => get("/bookmarks").catch(() => ({ items: [] })), []);
   const [saving, setSaving] = useState(false);
   const cols = usual ? [] : columns;
   const operator = operates(me);
-  const here = value?.items.find((each) => each.q === q && each.columns.join() === cols.join());
+  const here = value?.items.find((each) => each.q === q && each.columns.join() === cols.join() && each.order === order);
   const shown = [...(value?.items ?? [])].sort((a, b) => b.pinned - a.pinned);
-  const put = (given) => send("PUT", `/bookmarks/${part(given.name)}`, { q, columns: cols, shared: given.shared === "everyone", pinned: given.pinned === "yes" });
-  return html`<nav class="tabs" aria-label="Bookmarks"><a href=${href("/instances")} aria-current=${!q && usual ? "true" : null}>All</a>
-    ${shown.map((each) => html`<a href=${href("/instances", { q: each.q, cols: each.columns.join(",") })} aria-current=${each === here ? "true" : null} title=${`${each.q}${each.shared ? " (shared)" : ""}`}>${visible(each.name)} <${Many} q=${each.q} /></a>`)}
-    <span class="end">${here?.own ? html`<button class="btn quiet small" type="button" onClick=${() => send("DELETE", `/bookmarks/${part(here.name)}`).then(again)}>Delete ${visible(here.name)}</button>` : (q || !usual) && html`<button class="btn quiet small" type="button" onClick=${() => setSaving(true)}>Save as bookmark…</button>`}</span></nav>
-  ${saving && html`<${Dialog} title="Save this list as a bookmark" label="Save" says=${`Its filter${q ? ` ${q}` : ""} and its columns.`} fields=${[{ name: "name", label: "Name" }, { name: "shared", label: "For", options: operator ? ["me", "everyone"] : ["me"], value: "me" }, { name: "pinned", label: "First in the row", options: ["no", "yes"], value: "no" }]}
-    request=${(given) => ["PUT", `/bookmarks/${part(given.name || "NAME")}`, { q, columns: cols, shared: given.shared === "everyone", pinned: given.pinned === "yes" }]} run=${put} close=${() => { setSaving(false); again(); }} />`}`;
+  const body = (given) => ({ q, columns: cols, order, shared: given.shared === "everyone", pinned: given.pinned === "yes" });
+  return html`<nav class="tabs" aria-label="Bookmarks"><a href=${href("/instances")} aria-current=${!q && usual && !order ? "true" : null}>All</a>
+    ${shown.map((each) => html`<a href=${href("/instances", { q: each.q, cols: each.columns.join(","), order: each.order })} aria-current=${each === here ? "true" : null} title=${`${each.q}${each.shared ? " (shared)" : ""}`}>${visible(each.name)} <${Many} q=${each.q} /></a>`)}
+    <span class="end">${here?.own ? html`<button class="btn quiet small" type="button" onClick=${() => send("DELETE", `/bookmarks/${part(here.name)}`).then(again)}>Delete ${visible(here.name)}</button>` : (q || !usual || order) && html`<button class="btn quiet small" type="button" onClick=${() => setSaving(true)}>Save as bookmark…</button>`}</span></nav>
+  ${saving && html`<${Dialog} title="Save this list as a bookmark" label="Save" says=${`Its filter${q ? ` ${q}` : ""}, its columns and its order.`} fields=${[{ name: "name", label: "Name" }, { name: "shared", label: "For", options: operator ? ["me", "everyone"] : ["me"], value: "me" }, { name: "pinned", label: "First in the row", options: ["no", "yes"], value: "no" }]}
+    request=${(given) => ["PUT", `/bookmarks/${part(given.name || "NAME")}`, body(given)]} close=${() => { setSaving(false); again(); }} />`}`;
 }
 
 // How many a bookmark has now.
@@ -159,7 +159,7 @@ function told(q) {
 function None({ q }) {
   const all = words(q);
   const { value } = useLoaded(() => Promise.all(all.length > 1 ? all.slice(0, 4).map(async (word) => { const left = all.filter((each) => each !== word).join(" "); return { word, left, n: (await get("/instances/count", { q: left })).count }; }) : []).catch(() => []), [q]);
-  if (!q) return html`<${Empty} title="Nothing has run yet"><p class="second">Every started workflow is a line here. This starts one:</p><${Cmd} text=${`perdure start WORKFLOW --input '{}' --key first`} /><//>`;
+  if (!q) return html`<${Empty} title="Nothing has run yet"><p class="second">Every started workflow is a line here. This starts one:</p><${Cmd} text=${command("start", "WORKFLOW", "--input", "{}", "--key", "first")} /><//>`;
   return html`<${Empty} title="No instance matches"><p class="second">Instances with <code>${visible(q)}</code> would stand here.</p>
     ${(value ?? []).filter((each) => each.n).map((each) => html`<p class="second">Without <code>${visible(each.word)}</code> there are <button class="plain link" type="button" onClick=${() => set({ q: each.left })}>${figure(each.n)}</button>.</p>`)}
     <div class="row-btns"><button class="btn" type="button" onClick=${() => set({ q: "" })}>Drop the filter</button></div><//>`;
@@ -186,7 +186,7 @@ function Facets({ q, facets, nouns }) {
   const errors = counted(groups.value?.items ?? [], (each) => (each.status === "waiting" || !each.reason ? [] : [each.reason.split(" at ")[0]]));
   const more = groups.value?.partial ? "+" : "";
   return html`<fieldset class="facet"><legend>status</legend>${STATUSES.map((each) => box(`status:${each}`, html`<${Status} of=${each} />`, sum((f) => f.status === each && (!names.length || names.includes(f.workflow)))))}</fieldset>
-    <fieldset class="facet"><legend>workflow</legend>${known.slice(0, 30).map((each) => box(`workflow:${quoted(each)}`, html`<code>${visible(each)}</code>`, sum((f) => f.workflow === each && (!statuses.length || statuses.includes(f.status)))))}</fieldset>
+    ${known.length > 0 && html`<fieldset class="facet"><legend>workflow</legend>${known.slice(0, 30).map((each) => box(`workflow:${quoted(each)}`, html`<code>${visible(each)}</code>`, sum((f) => f.workflow === each && (!statuses.length || statuses.includes(f.status)))))}</fieldset>`}
     ${kinds.length > 0 && html`<fieldset class="facet"><legend>waits for</legend>${kinds.map(([[text, word], n]) => box(word, text, `${figure(n)}${more}`))}</fieldset>`}
     ${errors.length > 0 && html`<fieldset class="facet"><legend>error</legend>${errors.slice(0, 12).map(([type, n]) => box(`error_type:${quoted(type)}`, visible(type), `${figure(n)}${more}`))}</fieldset>`}
     ${dialects.length > 1 && html`<fieldset class="facet"><legend>dialect</legend>${dialects.map((each) => box(`dialect:${each}`, each, sum((f) => nouns[f.workflow] === each && (!statuses.length || statuses.includes(f.status)))))}</fieldset>`}`;

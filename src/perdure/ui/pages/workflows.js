@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../lib/html.js";
 import { get, instancePath, part } from "../lib/api.js";
 import { ago, command, count, figure, json, moment, visible } from "../lib/format.js";
 import { href, set } from "../lib/router.js";
-import { Bones, Cmd, Copy, Empty, Icon, Id, Shape, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
+import { Bones, Cmd, Copy, Empty, Icon, Id, Shape, Status, Trouble, operates, useLoaded, useTick } from "../lib/parts.js";
 import { Drawing } from "../lib/drawing.js";
 import { offer } from "../lib/palette.js";
 import { Activate, Preview, Put } from "../lib/put.js";
@@ -86,7 +86,7 @@ function Workflow({ name, query, me, setLive }) {
   const writes = KEPT.has(value.noun) && author(me);
   const now = value.versions.find((each) => each.active) ?? value.versions.at(-1);
   return html`<div class="inst-head"><nav class="path" aria-label="Where"><a href=${href("/workflows")}>Workflows</a><a href=${href("/workflows", { dialect: value.noun })}>${value.noun}</a></nav>
-  <div class="head"><div class="title"><h1>${name}</h1>${now && html`<${Version} of=${version || now.version} />`}</div><div class="end">${writes && html`<button class="btn" type="button" onClick=${() => setAsked({ verb: "put" })}><${Icon} name="plus" />Put a version…</button>`}${value.can_start === "" ? html`<button class="btn first" type="button" onClick=${() => setStarting(true)}><${Icon} name="plus" />Start…</button>` : html`<span class="muted">cannot be started: ${value.can_start}</span>`}</div></div>
+  <div class="head"><div class="title"><h1>${name}</h1>${now && html`<${Version} of=${version || now.version} />`}</div><div class="end">${writes && html`<button class="btn" type="button" onClick=${() => setAsked({ verb: "put" })}><${Icon} name="plus" />Put a version…</button>`}${value.can_start === "" ? html`<button class="btn first" type="button" onClick=${() => setStarting(true)}><${Icon} name="plus" />Start…</button>` : value.noun === "cell" && operates(me) ? html`<a class="btn first" href=${href("/world", { do: "send" })}><${Icon} name="send" />Send an event…</a>` : html`<span class="muted">cannot be started: ${value.can_start}</span>`}</div></div>
   <dl class="meta"><div><dt class="sr">dialect</dt><dd><${Dialect} noun=${value.noun} /></dd></div><div><dt>live</dt><dd><a href=${href("/instances", { q: `workflow:${name}` })}>${figure(live(value.counts))}</a></dd></div>
     ${STATUSES.filter((each) => value.counts[each]).map((each) => html`<div><dt class="sr">${each}</dt><dd><a class="st-link" href=${href("/instances", { q: `workflow:${name} status:${each}` })}><${Status} of=${each} /> ${figure(value.counts[each])}</a></dd></div>`)}
     ${source.value?.file && html`<div><dt>module</dt><dd class="mono">${source.value.file}${source.value.line ? `:${source.value.line}` : ""}</dd></div>`}</dl></div>

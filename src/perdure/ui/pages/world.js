@@ -20,7 +20,7 @@ export default function World({ query, me, setLive }) {
   const [doing, setDoing] = useState(null);
   const { value, error, again } = useLoaded(async () => {
     const cells = (await get("/workflows")).items.filter((each) => each.noun === "cell");
-    const [manifest, proposals, came, ...lists] = await Promise.all([get("/world/manifest", { values: "whole" }).catch(none), get("/world/proposals", { values: "whole" }).catch(none), get(`/instances/${RULER}/-/history`, { form: "raw", before: LAST, limit: EVENTS + 4 }).catch(none), ...cells.map((each) => get("/cells", { workflow: each.name, limit: CELLS, order: "-started" }))]);
+    const [manifest, proposals, came, ...lists] = await Promise.all([...(cells.length ? [get("/world/manifest", { values: "whole" }), get("/world/proposals", { values: "whole" }), get(`/instances/${RULER}/-/history`, { form: "raw", before: LAST, limit: EVENTS + 4 })].map((each) => each.catch(none)) : [null, null, null]), ...cells.map((each) => get("/cells", { workflow: each.name, limit: CELLS, order: "-started" }))]);
     const states = await Promise.all(lists.flatMap((list) => list.items).map(async (each) => [each.id, each.status === "stuck" && !entry ? { $stuck: each.reason } : await get(`/cells/${part(each.id)}`, { at: entry }).then((found) => found.state, (problem) => ({ $refused: problem.message }))]));
     return { manifest, proposals: proposals?.items ?? [], events: eventsOf(came), cells: cells.map((each, n) => ({ ...each, items: lists[n].items })), states: Object.fromEntries(states) };
   }, [entry]);
