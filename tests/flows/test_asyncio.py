@@ -646,6 +646,14 @@ async def test_un_awaited_task_is_reported(stage: Stage) -> None:
             await (await engine.start(flow)).result(60)
 
 
+def test_an_un_awaited_operation_is_reported_by_its_name() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        asyncio.create_task(ctx.step("mail", echo, 1))  # noqa: RUF006
+
+    assert "still ran: &1 (step 'mail')" in Rig(flow).result
+
+
 def test_a_cancelled_task_may_clean_up_before_the_flow_ends() -> None:
     @perdure.flow
     async def flow(ctx: Context) -> str:

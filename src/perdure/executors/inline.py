@@ -37,7 +37,7 @@ class InlineExecutor:
         self._outlet = LoopOutlet(self._loop)
         self._context: Context = copy_context()  # of the code that opened the engine, not of its last caller
         self._waiting: OrderedDict[bytes, tuple[Publication, Answered]] = OrderedDict()  # not begun, oldest first
-        self._tasks: dict[bytes, asyncio.Task[None]] = {}  # begun
+        self._tasks: dict[bytes, tuple[asyncio.Task[None], info.StepInfo]] = {}  # begun
         self._stopped: set[asyncio.Task[None]] = set()  # cancelled, and not at their end yet
         self._worker: asyncio.Task[None] | None = None  # the task that begins them
         self._asked: dict[tuple[bytes, str], asyncio.Future[bytes]] = {}  # requests without an answer
@@ -79,13 +79,17 @@ class InlineExecutor:
     def perform(self, intent: bytes, work: Work, about: info.StepInfo, answered: Answered) -> asyncio.Task[None]:
         """Await what the work gives, as a task of its own."""
         coroutine = self._run(intent, work, about, answered)
-        task = self._tasks[intent] = self._loop.create_task(coroutine, context=self._context.copy())
+        task = self._loop.create_task(coroutine, context=self._context.copy())
+        self._tasks[intent] = task, about
         return task
 
     def stop(self, intent: bytes) -> None:
         self._waiting.pop(intent, None)
-        task = self._tasks.pop(intent, None)
-        if task is not None and not task.done():
+        if intent not in self._tasks:
+            return
+        task, about = self._tasks.pop(intent)
+        about.cancel()
+        if not task.done():
             task.cancel()
             self._stopped.add(task)
             task.add_done_callback(self._stopped.discard)
@@ -94,12 +98,13 @@ class InlineExecutor:
         self._outlet.close()
         self._outlet.ask = self._requested = None
         self._waiting.clear()
-        tasks = set(self._tasks.values()) - {asyncio.current_task()}  # a step may close the engine that runs it
+        itself = asyncio.current_task()  # a step may close the engine that runs it
+        tasks = {task for task, _ in self._tasks.values()} - {itself}
         self._tasks = {}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        stopped = self._stopped - {asyncio.current_task()}
+        stopped = self._stopped - {itself}
         if stopped:  # they clean up: a child process is killed, and waited for
             await asyncio.wait(stopped, timeout=CLEAN_UP_SECONDS)
 
@@ -112,7 +117,7 @@ class InlineExecutor:
                 intent, (publication, answered) = self._waiting.popitem(False)
                 about = info.StepInfo.of(publication, self._outlet)
                 coroutine = self._run(intent, publication.work, about, answered)
-                self._tasks[intent] = task
+                self._tasks[intent] = task, about
                 context = self._context.copy()
                 try:
                     awaited = context.run(coroutine.send, None)
