@@ -573,3 +573,28 @@ def test_the_instance_has_a_timeout():
 
     assert stage.outcome.status == "failed"
     assert "timeout" in [each["kind"] for each in stage.published["summary"]["failures"]]
+
+
+def test_the_token_of_the_start_may_wait_at_a_join():
+    text = """
+        workflow:
+          - {step: a, join: all, tool: {kind: noop, result: "{{ join.arrived }}"}, next: [{step: b, when: event.run < 2}]}
+          - {step: b, next: a}
+    """
+
+    stage = PlaybookHarness(book(text.replace("event.run < 2", "false")))
+
+    assert stage.result == [{"step": None, "run": None, "status": None, "args": {}, "result": None}]
+    assert PlaybookHarness(book(text)).result[0]["step"] == "b"
+
+
+def test_too_many_tokens_of_one_split_stop_the_instance():
+    arcs = ", ".join("{step: b}" for _ in range(6))
+    text = f"""
+        executor: {{spec: {{limits: {{max_tokens: 3}}}}}}
+        workflow:
+          - {{step: a, next: {{spec: {{mode: inclusive}}, arcs: [{arcs}]}}}}
+          - {{step: b, tool: {{kind: wait, for: 5}}}}
+    """
+
+    assert PlaybookHarness(book(text)).error == "limit_exceeded"
