@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from perdure.kernel.receipt import Receipt
 from perdure.playbooks.gates import Gates
 from perdure.playbooks.workflow import PlaybookWorkflow
 from tests.playbooks.harness import HEAD, PlaybookHarness, book
@@ -598,3 +599,18 @@ def test_too_many_tokens_of_one_split_stop_the_instance():
     """
 
     assert PlaybookHarness(book(text)).error == "limit_exceeded"
+
+
+def test_a_cycle_of_steps_that_are_refused_ends_as_livelock():
+    text = """
+        executor: {spec: {limits: {max_firings: 30}}}
+        workflow:
+          - {step: a, spec: {policy: {admit: {rules: [{else: {then: {allow: false}}}], on_deny: fail}}}, next: [{step: a, on: failed}]}
+    """
+
+    stage = PlaybookHarness(book(text), auto=False)
+    for _ in range(5):
+        if stage.outcome is None:
+            stage.answer(next(iter(stage.open)), Receipt("ok"))
+
+    assert stage.error == "livelock"

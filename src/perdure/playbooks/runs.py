@@ -58,14 +58,20 @@ class Runs:
 
     def run(self, turn: Turn, token: Token) -> None:
         """Fire a step: one run for one token."""
-        limit = self.compiler.playbook.settings.limits.max_firings
-        if self.state.firings >= limit and token.step != self.compiler.playbook.settings.final_step:
-            cycle = " -> ".join(self.state.recent[-6:])
-            self.machine.stop(turn, error("livelock", f"{limit:,} runs, the last of them {cycle}"))
+        if self._spent(turn, token):
             return
         run = self.new_run(turn, token)
         self.machine.timer(turn, "timeout", f"{run_location(run)}/&timer", token)
         self.begin(turn, run)
+
+    def _spent(self, turn: Turn, token: Token) -> bool:
+        """Whether the instance has had all its runs; then it is stopped."""
+        limit = self.compiler.playbook.settings.limits.max_firings
+        if self.state.firings < limit or token.step == self.compiler.playbook.settings.final_step:
+            return False
+        cycle = " -> ".join(self.state.recent[-6:])
+        self.machine.stop(turn, error("livelock", f"{limit:,} runs, the last of them {cycle}"))
+        return True
 
     def begin(self, turn: Turn, run: Run) -> None:
         code = self.compiler.step(run.step)
@@ -256,6 +262,8 @@ class Runs:
 
     def refuse(self, turn: Turn, token: Token, error: dict[str, Any]) -> None:
         """The step fails without having begun; its arcs are looked at."""
+        if self._spent(turn, token):
+            return
         run = self.new_run(turn, token)
         self.finish(turn, run, "failed", None, error)
 
