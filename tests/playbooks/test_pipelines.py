@@ -653,6 +653,18 @@ def test_the_result_of_an_instance_may_look_into_a_stored_value():
     assert stage.result == "200 3"
 
 
+def test_a_value_that_doubles_with_each_run_is_refused():
+    tool = "tool: {kind: noop, result: '{{ steps }}'}"
+    text = f"""
+        executor: {{spec: {{limits: {{max_payload_bytes: 300, max_result_bytes: 3000}}}}}}
+        workflow:
+          - {{step: a, {tool}, next: b}}
+          - {{step: b, {tool}, next: [{{step: a, when: event.run < 60}}]}}
+    """
+
+    assert PlaybookHarness(book(text), kept).error == "limit_exceeded"
+
+
 def test_selected_fields_need_no_read():
     stage = PlaybookHarness(pipeline("{name: a, kind: http, url: x}", "{kind: noop, result: '{{ a.total }}'}"), kept)
 

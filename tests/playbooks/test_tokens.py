@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from perdure.kernel.receipt import Receipt
 from perdure.playbooks.gates import Gates
 from perdure.playbooks.workflow import PlaybookWorkflow
 from tests.playbooks.harness import HEAD, PlaybookHarness, book
@@ -573,3 +574,43 @@ def test_the_instance_has_a_timeout():
 
     assert stage.outcome.status == "failed"
     assert "timeout" in [each["kind"] for each in stage.published["summary"]["failures"]]
+
+
+def test_the_token_of_the_start_may_wait_at_a_join():
+    text = """
+        workflow:
+          - {step: a, join: all, tool: {kind: noop, result: "{{ join.arrived }}"}, next: [{step: b, when: event.run < 2}]}
+          - {step: b, next: a}
+    """
+
+    stage = PlaybookHarness(book(text.replace("event.run < 2", "false")))
+
+    assert stage.result == [{"step": None, "run": None, "status": None, "args": {}, "result": None}]
+    assert PlaybookHarness(book(text)).result[0]["step"] == "b"
+
+
+def test_too_many_tokens_of_one_split_stop_the_instance():
+    arcs = ", ".join("{step: b}" for _ in range(6))
+    text = f"""
+        executor: {{spec: {{limits: {{max_tokens: 3}}}}}}
+        workflow:
+          - {{step: a, next: {{spec: {{mode: inclusive}}, arcs: [{arcs}]}}}}
+          - {{step: b, tool: {{kind: wait, for: 5}}}}
+    """
+
+    assert PlaybookHarness(book(text)).error == "limit_exceeded"
+
+
+def test_a_cycle_of_steps_that_are_refused_ends_as_livelock():
+    text = """
+        executor: {spec: {limits: {max_firings: 30}}}
+        workflow:
+          - {step: a, spec: {policy: {admit: {rules: [{else: {then: {allow: false}}}], on_deny: fail}}}, next: [{step: a, on: failed}]}
+    """
+
+    stage = PlaybookHarness(book(text), auto=False)
+    for _ in range(5):
+        if stage.outcome is None:
+            stage.answer(next(iter(stage.open)), Receipt("ok"))
+
+    assert stage.error == "livelock"

@@ -58,14 +58,20 @@ class Runs:
 
     def run(self, turn: Turn, token: Token) -> None:
         """Fire a step: one run for one token."""
-        limit = self.compiler.playbook.settings.limits.max_firings
-        if self.state.firings >= limit and token.step != self.compiler.playbook.settings.final_step:
-            cycle = " -> ".join(self.state.recent[-6:])
-            self.machine.stop(turn, error("livelock", f"{limit:,} runs, the last of them {cycle}"))
+        if self._spent(turn, token):
             return
         run = self.new_run(turn, token)
         self.machine.timer(turn, "timeout", f"{run_location(run)}/&timer", token)
         self.begin(turn, run)
+
+    def _spent(self, turn: Turn, token: Token) -> bool:
+        """Whether the instance has had all its runs; then it is stopped."""
+        limit = self.compiler.playbook.settings.limits.max_firings
+        if self.state.firings < limit or token.step == self.compiler.playbook.settings.final_step:
+            return False
+        cycle = " -> ".join(self.state.recent[-6:])
+        self.machine.stop(turn, error("livelock", f"{limit:,} runs, the last of them {cycle}"))
+        return True
 
     def begin(self, turn: Turn, run: Run) -> None:
         code = self.compiler.step(run.step)
@@ -219,6 +225,8 @@ class Runs:
             generations = self.net.open_generation(state.marking, token, run.args)
         for arc, args in chosen:
             self.machine.token(turn, arc.arc.step, generations, args, source)
+            if token.id not in state.marking.tokens:  # the instance has been stopped: too many tokens are alive
+                return
         self.leave(turn, token, run, routed=bool(chosen))
         if is_final:
             state.final = "done"
@@ -254,6 +262,8 @@ class Runs:
 
     def refuse(self, turn: Turn, token: Token, error: dict[str, Any]) -> None:
         """The step fails without having begun; its arcs are looked at."""
+        if self._spent(turn, token):
+            return
         run = self.new_run(turn, token)
         self.finish(turn, run, "failed", None, error)
 
@@ -277,16 +287,7 @@ class Runs:
         generation = state.marking.generations.get(group.generations[-1]) if group.generations else None
         ours = generation is not None and generation.split == self.net.split_of(group.step)
         args = generation.args if ours and generation is not None else group.arrived[0].args
-        arrived = [
-            {
-                "step": each.source["from"]["step"],
-                "run": each.source["from"]["run"],
-                "status": each.source["from"]["status"],
-                "args": each.args,
-                "result": each.source["from"]["result"],
-            }
-            for each in group.arrived
-        ]
+        arrived = [_arrived(each) for each in group.arrived]
         skipped = generation.ended if ours and generation is not None else 0
         joined = {"arrived": arrived, "skipped": skipped, "late": []}
         source = {"from": group.arrived[-1].source["from"], "join": joined}
@@ -311,6 +312,12 @@ class Runs:
                     turn, msgspec.structs.replace(group, short=len(group.arrived) < (needs or len(group.arrived) + 1))
                 )
                 return
+
+
+def _arrived(token: Token) -> dict[str, Any]:
+    """A token as its join sees it. The token of the start comes from no step."""
+    source = token.source["from"] or {}
+    return {**{key: source.get(key) for key in ("step", "run", "status", "result")}, "args": token.args}
 
 
 def _ended(run: Run) -> dict[str, Any]:

@@ -138,10 +138,15 @@ class Turn:
 
     def sized(self, value: Any, token: int) -> Any:
         """The value, or a reference to it if it is large. Raises `NeedsPut` until it is stored."""
-        limit = self.compiler.playbook.settings.limits.max_payload_bytes
+        limits = self.compiler.playbook.settings.limits
+        limit = limits.max_payload_bytes
         if isinstance(value, Stored) or not is_large(value, limit):
             return value
+        if is_large(value, limits.max_result_bytes):  # asked first: a value in itself many times grows without an end
+            raise Fault("limit_exceeded", f"the value has more than {limits.max_result_bytes:,} bytes")
         if _holds_ref(value):  # its parts are stored already
+            if is_large(value, 16 * limit):
+                raise Fault("limit_exceeded", f"the value has more than {16 * limit:,} bytes beside stored ones")
             return value
         data = canonical(value, "a large value")
         digest = sha256(data).hexdigest()
