@@ -272,6 +272,14 @@ def test_permits_and_limits_hold_in_a_flow():
             world.start(flow, "g").result()
 
 
+def test_an_agent_in_a_flow_that_goes_in_circles_hears_of_it():
+    model = scripted([*[calls(("publish", {"text": "x"}))] * 3, "enough"])
+    with World() as world:
+        assert world.start(in_a_flow(model, limits=Limits(repeats=3)), "g").result() == "enough"
+    told = [message["content"] for message in model.asked[-1] if message["role"] == "tool"]
+    assert [each.partition(" (")[2][:6] or each for each in told] == ["published x", "published x", "repeat"]
+
+
 def test_permits_in_a_flow_are_checked_as_those_of_a_graph():
     flow = in_a_flow(scripted(["x"]), permits=[Permit("publish", "ask")], limits={"calls": 2})
     with World() as world, pytest.raises(InstanceFailed, match="nobody may answer"):

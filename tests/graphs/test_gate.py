@@ -482,3 +482,21 @@ def test_a_rest_and_a_bracket_are_facts():
     graph.tournament("t", entrants={"x": "1", "y": "2"})
     [fact] = run(graph).facts("bracket")
     assert fact == {"node": "t", "judge": "t/judge/~0/~0", "winner": "t/entrant/y"}
+
+
+@pytest.mark.parametrize("of_the_node", [False, True])
+def test_equal_calls_are_stopped(of_the_node):
+    async def runner(node):
+        found = [await node.use("pay", cents=1, to="bob")]
+        for cents in (1, 1, 2):
+            try:
+                found.append(await node.use("pay", cents=cents))
+            except Denied as denied:
+                found.append(denied.note)
+        return found
+
+    limits = Limits(repeats=2)
+    graph = Graph("g", runner=runner, tools=TOOLS, limits=Limits(repeats=9) if of_the_node else limits)
+    graph.node("a", limits=limits if of_the_node else None)
+    told = "pay was denied (repeat): this is call 2 with equal arguments, and repeats=2: do something else"
+    assert run(graph).result == ["paid 1 to bob", "paid 1 to ann", told, "paid 2 to ann"]

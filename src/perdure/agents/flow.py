@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from perdure.codec import encode, to_plain
 from perdure.errors import Denied, TaskCancelled, TaskExpired
 from perdure.flows.author import StepFunction, StepOptions
 from perdure.graphs import gate
@@ -43,6 +45,7 @@ class FlowDesk:
         self._rules = graph.model  # the permits of an agent are checked as those of a graph
         self._tools = graph.tools
         self._goal = ""
+        self._equal: Counter[bytes] = Counter()  # calls of tools with equal arguments
         self._used: Usage = {}
         self._reserved: Usage = {}
 
@@ -70,7 +73,9 @@ class FlowDesk:
         return reply
 
     async def use(self, name: str, arguments: dict[str, Any]) -> Any:
-        verdict = self._judge(name, arguments)
+        equal = encode([name, to_plain(arguments)])
+        self._equal[equal] += 1
+        verdict = self._judge(name, arguments, nth=self._equal[equal])
         while verdict.permit is not None:  # edited arguments may be for other people to decide
             permit = verdict.permit
             arguments = await self._asked(name, arguments, permit)
@@ -90,7 +95,9 @@ class FlowDesk:
         self._spend(usage)
         return value
 
-    def _judge(self, name: str, arguments: dict[str, Any], *, approved: Permit | None = None) -> gate.Verdict:
+    def _judge(
+        self, name: str, arguments: dict[str, Any], *, approved: Permit | None = None, nth: int = 0
+    ) -> gate.Verdict:
         return gate.use(
             SPEC,
             name,
@@ -101,6 +108,8 @@ class FlowDesk:
             accounts=self._accounts(),
             wanted={"calls": 1},
             approved=approved,
+            nth=nth,
+            repeats=self._rules.limits.repeats if nth else None,
         )
 
     def _accounts(self) -> list[gate.Account]:

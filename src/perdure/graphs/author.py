@@ -451,8 +451,8 @@ _OPTIONS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def _unknown(name: str, known: Collection[str]) -> str:
-    there = f"{', '.join(sorted(known))}{did_you_mean(name, known)}"
-    return f"unknown workflow {name!r:.80}; there are: {there}; register it: workflows=[...]"
+    there = f"; there are: {', '.join(sorted(known))}{did_you_mean(name, known)}" if known else ""
+    return f"unknown workflow {name!r:.80}{there}; register it: workflows=[...]"
 
 
 def _check_arguments(graph: Graph, model: Model, reading: Reading) -> None:

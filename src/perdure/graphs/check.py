@@ -73,7 +73,7 @@ class Reading:
         if name in TAKEN:
             self.tell(name, f"this name is taken; no node is called {', '.join(sorted(TAKEN))}")
         if name in self.nodes or self.prefix + name in self.existing:
-            self.tell(name, "there is another node of this name")
+            self.tell(name, f"there is another node of this name, {self.prefix + name!r}")
             return
         kind = raw.get("kind", "node")
         if kind not in KINDS:

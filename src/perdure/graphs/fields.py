@@ -20,6 +20,8 @@ Reader = Callable[[Any], Any]
 COUNTED: Final = ("running", "nodes", "depth")
 """Limits that bound a graph; a node has none of them."""
 
+WHOLE: Final = (*COUNTED, "repeats")
+
 
 def text(value: Any) -> str:
     if not isinstance(value, str):
@@ -84,13 +86,13 @@ def limits(value: Any) -> Limits:
     if not isinstance(value, Mapping) or not set(value) <= set(known):
         raise ValueError(f"limits of {', '.join(known)}")
     for name, each in value.items():
-        is_whole = name in COUNTED
+        is_whole = name in WHOLE
         if each is None:
             continue
         if isinstance(each, bool) or not isinstance(each, int if is_whole else int | float) or not 0 <= each < 2**53:
             raise ValueError(f"{name} as {'a whole number' if is_whole else 'a number'}, not negative")
     found: dict[str, Any] = {
-        name: each if each is None or name in COUNTED else float(each) for name, each in value.items()
+        name: each if each is None or name in WHOLE else float(each) for name, each in value.items()
     }
     return Limits(**found)
 
@@ -98,7 +100,7 @@ def limits(value: Any) -> Limits:
 def node_limits(value: Any) -> Limits:
     found = limits(value)
     if wrong := [name for name in COUNTED if getattr(found, name) is not None]:
-        raise ValueError(f"limits of tokens, cost, calls and wall; {', '.join(wrong)} is a limit of the graph")
+        raise ValueError(f"limits of tokens, cost, calls, wall and repeats; {', '.join(wrong)} is a limit of the graph")
     return found
 
 

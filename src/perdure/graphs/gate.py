@@ -124,8 +124,13 @@ def use(
     accounts: Iterable[Account],
     wanted: Usage,
     approved: Permit | None = None,
+    nth: int = 1,
+    repeats: int | None = None,
 ) -> Verdict:
-    """Stages: arguments, veto, permit, isolation, trust, budget. `approved`: what a person has answered for."""
+    """Stages: arguments, veto, permit, isolation, trust, repeat, budget. `approved`: what a person has answered for.
+
+    `nth`: the how many-th equal call this is; `repeats`: the first that is denied.
+    """
     tool = tools.get(name)
     if tool is None:
         known = ", ".join(sorted(tools)) or "none"
@@ -145,6 +150,8 @@ def use(
         return deny("isolation", "the node is read_only, and the tool writes")
     if spec.trust == "quarantined" and tool.writes:
         return deny("trust", "the node is quarantined, and the tool writes")
+    if repeats is not None and nth >= repeats:
+        return deny("repeat", f"this is call {nth} with equal arguments, and repeats={repeats}: do something else")
     found = budget(accounts, wanted)
     if found is not ALLOW:
         return found

@@ -64,7 +64,12 @@ def begin(graph: Graph, plain: Mapping[str, Any]) -> Begun:
             text = f"{name} chose a label, one of {', '.join(branches)}; found {value!r:.80}"
             begun.problems.append(GraphProblem("done", text))
         if name not in known and name not in left_out:
-            begun.problems.append(GraphProblem("done", f"{name!r:.80} is no node{did_you_mean(name, known)}"))
+            begun.problems.append(
+                GraphProblem(
+                    "done",
+                    f"{name!r:.80} is no node{did_you_mean(name, known)}; there are: {', '.join(list(known)[:20])}",
+                )
+            )
     limit = model.limits.nodes
     weight = sum(spec.weight for spec, _ in known.values())
     if limit is not None and weight > limit:

@@ -46,7 +46,8 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a graph or a node may use. None is no limit.
 
     `running`: runs with a place. `nodes`: nodes of the graph. `depth`: generations of submitted nodes. `tokens`,
-    `cost`, `calls`: what runs report. `wall`: seconds with a run open.
+    `cost`, `calls`: what runs report. `wall`: seconds with a run open. `repeats`: the first equal call of a tool in one
+    run that is denied.
     """
 
     running: int | None = None
@@ -56,6 +57,7 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     cost: float | None = None
     calls: float | None = None
     wall: float | None = None
+    repeats: int | None = None
 
     def tightened(self, other: Limits) -> Limits:
         """The lower one of each."""

@@ -16,7 +16,7 @@ from perdure.kernel.receipt import Receipt
 
 from . import gate, life
 from .growth import submit
-from .model import Permit
+from .model import Permit, lower
 from .opening import DELIVERIES, ask
 from .ready import give_place_back
 from .state import NodeState, Request, Run, Usage, answer_of, usage_problem
@@ -118,7 +118,8 @@ def _use(turn: Turn, node: NodeState, run: Run, id: str, asked: dict[str, Any]) 
     name, arguments = asked["tool"], asked["arguments"]
     request = _new(run, id, "use", name, arguments)
     wanted = {"calls": 1, **(asked.get("reserve") or {})}
-    verdict = judge_use(turn, node, name, arguments, wanted)
+    last = id.rpartition(" ")[2]
+    verdict = judge_use(turn, node, name, arguments, wanted, nth=int(last) if last.isdecimal() else 1)
     if verdict.word == "deny":
         turn.answer(node, request, turn.deny(node, name, verdict.stage, verdict.reason))
         return
@@ -158,8 +159,16 @@ def _ask(turn: Turn, node: NodeState, request: Request, permit: Permit, argument
 
 
 def judge_use(
-    turn: Turn, node: NodeState, name: str, arguments: dict[str, Any], wanted: Usage, *, approved: Permit | None = None
+    turn: Turn,
+    node: NodeState,
+    name: str,
+    arguments: dict[str, Any],
+    wanted: Usage,
+    *,
+    approved: Permit | None = None,
+    nth: int = 0,
 ) -> gate.Verdict:
+    """`nth`: the how many-th equal call of its run this is; 0: that does not count, because it was allowed before."""
     return gate.use(
         node.the,
         name,
@@ -170,6 +179,8 @@ def judge_use(
         accounts=turn.accounts(node),
         wanted=wanted,
         approved=approved,
+        nth=nth,
+        repeats=lower(turn.model.limits.repeats, node.the.limits.repeats) if nth else None,
     )
 
 
