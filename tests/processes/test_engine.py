@@ -17,6 +17,7 @@ import perdure
 from perdure import (
     Actor,
     AmbiguousReference,
+    BadCall,
     BadProcess,
     CallerError,
     DefinitionConflict,
@@ -189,6 +190,9 @@ async def test_a_definition_is_put_and_activated_while_the_engine_runs(kept: str
             await engine.processes.activate("small", "9.0.0")
         with pytest.raises(DefinitionConflict):
             await engine.processes.put(small("2.0.0", Complete("three")))
+        for other in (5, "small", {"name": "small"}):
+            with pytest.raises(BadCall, match="put takes a process, found"):
+                await engine.processes.put(other)  # type: ignore[arg-type]
         missing = small("3.0.0", SubProcess("later", "child"), Call("c", service("erp", "x")))
         with pytest.raises(BadProcess, match=r"steps\[1\].address \(.*: PD030") as raised:
             await engine.processes.put(missing)

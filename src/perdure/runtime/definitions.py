@@ -23,7 +23,7 @@ from perdure.definitions.model import (
     put_body,
     put_id,
 )
-from perdure.errors import CallerError, DefinitionConflict, UnknownVersion, UnknownWorkflow
+from perdure.errors import BadCall, CallerError, DefinitionConflict, UnknownVersion, UnknownWorkflow
 from perdure.kernel.asked import Actor
 from perdure.kernel.events import Started
 from perdure.kernel.workflows import Workflows
@@ -77,7 +77,11 @@ class Definitions:
         Other bytes under a version that is kept are a `DefinitionConflict`. `activate`: new instances run on it. Else
         they run on the highest version, unless a person activated another.
         """
+        if not hasattr(type(workflow), "stored"):
+            raise BadCall(f"put takes a {self._dialect}, found {workflow!r:.80}")
         given = workflow.stored
+        if given.dialect != self._dialect:
+            raise BadCall(f"put takes a {self._dialect}, and {given.name} is a {given.dialect}")
         if self._judge is not None:
             self._judge(workflow)
         register = await keep(self._connection, given, activate=activate, by=by)
