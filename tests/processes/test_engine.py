@@ -190,6 +190,12 @@ async def test_a_definition_is_put_and_activated_while_the_engine_runs(kept: str
             await engine.processes.activate("small", "9.0.0")
         with pytest.raises(DefinitionConflict):
             await engine.processes.put(small("2.0.0", Complete("three")))
+        assert (await engine.processes.schema())["title"] == "A process of perdure"
+        assert {
+            "name": "upper",
+            "gives": "text",
+            "text": "The text in upper case.",
+        } in await engine.processes.functions()
         for other in (5, "small", {"name": "small"}):
             with pytest.raises(BadCall, match="put takes a process, found"):
                 await engine.processes.put(other)  # type: ignore[arg-type]
