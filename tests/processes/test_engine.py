@@ -496,6 +496,7 @@ async def test_state_is_read_without_code(kept: str):
             assert await client.state("small", "a") == {"x": 2}
             if first:
                 assert await client.state("small", "a", at=first) == {"x": 1}
+            assert await client.handle("small", "a").draw() == await handle.draw()
         assert await engine.state(process, "a") == {"x": 2}
 
 
