@@ -17,6 +17,7 @@ import perdure
 from perdure import (
     Actor,
     AmbiguousReference,
+    BadCall,
     BadProcess,
     CallerError,
     DefinitionConflict,
@@ -189,6 +190,15 @@ async def test_a_definition_is_put_and_activated_while_the_engine_runs(kept: str
             await engine.processes.activate("small", "9.0.0")
         with pytest.raises(DefinitionConflict):
             await engine.processes.put(small("2.0.0", Complete("three")))
+        assert (await engine.processes.schema())["title"] == "A process of perdure"
+        assert {
+            "name": "upper",
+            "gives": "text",
+            "text": "The text in upper case.",
+        } in await engine.processes.functions()
+        for other in (5, "small", {"name": "small"}):
+            with pytest.raises(BadCall, match="put takes a process, found"):
+                await engine.processes.put(other)  # type: ignore[arg-type]
         missing = small("3.0.0", SubProcess("later", "child"), Call("c", service("erp", "x")))
         with pytest.raises(BadProcess, match=r"steps\[1\].address \(.*: PD030") as raised:
             await engine.processes.put(missing)
@@ -486,6 +496,7 @@ async def test_state_is_read_without_code(kept: str):
             assert await client.state("small", "a") == {"x": 2}
             if first:
                 assert await client.state("small", "a", at=first) == {"x": 1}
+            assert await client.handle("small", "a").draw() == await handle.draw()
         assert await engine.state(process, "a") == {"x": 2}
 
 

@@ -424,6 +424,17 @@ def test_turns_at_once_collect_in_index_order():
     assert rig.output == ["zero", "one", "two"]
 
 
+def test_a_value_that_does_not_fit_the_schema_of_the_state_stops_its_step():
+    schema = {"type": "object", "properties": {"n": {"type": "object", "properties": {"m": {"type": "integer"}}}}}
+    rig = Rig(Set("n.m", start.a), Set("free", start.a), Complete(state), state_schema=schema).start(a="text")
+
+    assert rig.stuck == "n.m" and "state.n.m does not fit its schema" in rig.stuck_with.message
+    rig.settle("n.m", 7)
+    assert rig.output == {"n": {"m": 7}, "free": "text"}
+    assert Rig(Set("n.m", start.a), Complete(state), state_schema=schema).start().output == {"n": {"m": None}}
+    assert Rig(Complete(1), state={"n": 1}, state_schema=schema).start().status == "failed"
+
+
 def test_a_join_ends_turns_one_after_the_other_too():
     rig = Rig(Repeat("r", [Set("n", state.n + item)], over=[1, 2, 3, 4], join=2), Complete(state.n), state={"n": 0})
 

@@ -78,6 +78,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
         ),
     ),
     ("PD013", "steps[0].value", document({"kind": "set", "key": "x", "value": get("meta", "user")})),
+    ("PD013", "steps[0].key", document({"kind": "set", "key": "n.x", "value": 1}, state_schema=SCHEMA)),
     ("PD014", "steps[0].value./call", document({"kind": "set", "key": "x", "value": {"call": ["uper", "a"]}})),
     ("PD015", "steps[0].value./call", document({"kind": "set", "key": "x", "value": {"call": ["upper"]}})),
     ("PD016", "steps[0].value./call/1", document({"kind": "set", "key": "x", "value": {"call": ["upper", 1]}})),

@@ -11,6 +11,7 @@ from typing import Any, cast
 from perdure.errors import CallerError
 from perdure.kernel.workflows import Workflows
 from perdure.runtime.client import Client
+from perdure.runtime.connection import Connection
 from perdure.runtime.connections import RemoteConnection
 from perdure.runtime.startable import Startable
 
@@ -18,6 +19,7 @@ from .definitions import stored_one
 from .dialects import read_catalog, registered
 from .engine import open
 from .entrance import entrance
+from .ours import SCHEMAS
 from .urls import connect_store, is_server
 
 
@@ -30,11 +32,11 @@ async def connect(url: str | os.PathLike[str], *, workflows: Iterable[Any] = ())
         from .fleets import connected
 
         async with connected(str(url)) as connection:
-            yield Client(connection, cast(Workflows[Startable[Any]], known), read_catalog, stored_one)
+            yield _client(connection, known)
         return
     store = connect_store(url)
     try:
-        yield Client(RemoteConnection(store), cast(Workflows[Startable[Any]], known), read_catalog, stored_one)
+        yield _client(RemoteConnection(store), known)
     finally:
         store.close()
 
@@ -72,3 +74,9 @@ def _new_loop() -> asyncio.AbstractEventLoop:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop
+
+
+def _client(connection: Connection, known: Workflows[Any]) -> Client:
+    client = Client(connection, cast(Workflows[Startable[Any]], known), read_catalog, stored_one)
+    client.processes.make_schema = SCHEMAS["process"]
+    return client

@@ -49,6 +49,7 @@ from .dialects import begin, built_in, checked, enclosure_of, read_catalog, regi
 from .dispatch import Dispatch, Dispatching
 from .effects import Effects
 from .entrance import entrance
+from .ours import SCHEMAS
 from .urls import is_server, open_store
 from .workers import ServedQueues
 
@@ -76,6 +77,7 @@ class Engine(Client):
         self._restore_one = restore
         self.processes = Definitions(connection, "process", self._added, restore.judge)
         self.playbooks = Definitions(connection, "playbook", self._added, restore.judge)
+        self.processes.make_schema = SCHEMAS["process"]
         self.follower = DefinitionFollower(connection.queries, workflows, self._add)
         self.hurry = asyncio.Event()
         """Set it to end the drain of a close at once: what still runs is parked, and loses no attempt."""

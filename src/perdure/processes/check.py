@@ -217,6 +217,9 @@ class _Checker:
         match step["kind"]:
             case "set" | "set_reference" | "complete" | "fail":
                 self.fields(step, scope, path, "value", "key" if step["kind"] == "set_reference" else "", "output")
+                if step["kind"] == "set" and "key" in step:
+                    keys = step["key"].split(".")
+                    self.member(scope.schemas["state"], keys, ["state", *keys], (*path, "key"))
                 self.expression(step.get("message"), scope, (*path, "message"), "text")
                 for name, tree in step.get("parts", {}).items():
                     self.expression(tree, scope, (*path, "parts", name))

@@ -22,6 +22,7 @@ from perdure.tasks.model import Escalation, Quorum
 
 from .fields import LIMITS, given
 from .model import STEPS, TASK, every_step, functions_in, names_of
+from .paths import member
 
 Users = Mapping[str, Callable[..., Any]]
 
@@ -101,6 +102,7 @@ class Program:
         self.name: str = self.data["name"]
         self.version: str = self.data["version"]
         self.called: list[str] = []
+        self._members: dict[str, dict[str, Any] | None] = {}
         known = dict(users or {})
         wanted = {name for name in functions_in([self.data.get(part) for part in PARTS]) if "." in name}
         if missing := sorted(wanted - known.keys()):
@@ -121,6 +123,15 @@ class Program:
         self.limits = {name: self.data.get("limits", {}).get(name, field.default) for name, field in LIMITS.items()}
         self.messages = messages_of(self.data)
         self.fails = self.data.get("unhandled") == "fail"
+
+    def state_member(self, key: str) -> dict[str, Any] | None:
+        """The schema of a dotted key of the state; None: any value is taken."""
+        schema = self.data.get("state_schema")
+        if schema is None:
+            return None
+        if key not in self._members:
+            self._members[key] = member(schema, key.split("."))
+        return self._members[key]
 
     def _noted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function whose values are in the journal by their digest: an impure one is a divergence in a replay."""

@@ -149,8 +149,14 @@ class Life:
 
     # ---- the state -------------------------------------------------------------------------------------------------
 
-    def write(self, key: str, value: Any) -> None:
-        """Write to the business state. What was there is not changed: others may hold it."""
+    def write(self, key: str, value: Any, location: str) -> None:
+        """Write to the business state. What was there is not changed: others may hold it. Null is a missing value."""
+        schema = None if value is None else self.program.state_member(key)
+        try:
+            self.fits(schema, value, f"{location}/value", "state")
+        except StepError as error:
+            text = f"state.{key} does not fit its schema: {error}"
+            raise StepError("expression", "state", text, value, "value") from None
         first, *rest = key.split(".")
         changed = _written(self.state.get(first), rest, value, key)
         try:

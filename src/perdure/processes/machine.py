@@ -84,7 +84,7 @@ def begin(life: Life, event: Started) -> None:
     try:
         life.start = life.fits(data.get("input"), decode(event.input), "start", "input")
         for name, expression in life.program.state.items():
-            life.write(name, life.evaluate(expression, life.roots(None), "state", name))
+            life.write(name, life.evaluate(expression, life.roots(None), "state", name), f"state.{name}")
         if life.program.reference:
             roots = life.roots(None)
             found = {

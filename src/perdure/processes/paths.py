@@ -89,20 +89,26 @@ def results_of(steps: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return found
 
 
+def member(root: Any, keys: Iterable[Any]) -> dict[str, Any] | None:
+    """The schema of the member at a path; None: it is not known."""
+    schema = root
+    for key in keys:
+        schema = _resolved(schema, root)
+        known = schema.get("properties") if isinstance(schema, dict) else None
+        if not isinstance(known, dict) or not isinstance(key, str) or key not in known:
+            return None
+        schema = known[key]
+    schema = _resolved(schema, root)
+    return {**schema, "$defs": root.get("$defs", {})} if isinstance(schema, dict) else None
+
+
 def of_member(schemas: Mapping[str, Any], tree: Tree) -> Any:
     """The schema of the elements of the list that a tree reads; None: it is not known."""
     match tree:
         case {"get": [str(name), *keys]} if isinstance(schemas.get(name), dict):
-            schema = root = schemas[name]
-            for key in keys:
-                schema = _resolved(schema, root)
-                known = schema.get("properties") if isinstance(schema, dict) else None
-                if not isinstance(known, dict) or not isinstance(key, str) or key not in known:
-                    return None
-                schema = known[key]
-            schema = _resolved(schema, root)
-            items = schema.get("items") if isinstance(schema, dict) else None
-            return {**items, "$defs": root.get("$defs", {})} if isinstance(items, dict) else None
+            found = member(schemas[name], keys)
+            items = None if found is None else _resolved(found.get("items"), found)
+            return {**items, "$defs": schemas[name].get("$defs", {})} if isinstance(items, dict) else None
         case _:
             return None
 

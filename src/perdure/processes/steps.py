@@ -27,7 +27,7 @@ def begin(life: Life, branch: Branch, op: Op) -> None:
         case "set":
             value = life.value(branch, "value")
             if value is not None or not op.get("if_value"):
-                life.write(op.data["key"], value)
+                life.write(op.data["key"], value, branch.location)
             flow.go_on(branch)
         case "set_reference":
             parts = {part: life.value(branch, f"parts.{part}") for part in op.get("parts")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol
@@ -24,6 +25,7 @@ from perdure.definitions.model import (
     put_id,
 )
 from perdure.errors import BadCall, CallerError, DefinitionConflict, UnknownVersion, UnknownWorkflow
+from perdure.expressions.functions import described
 from perdure.kernel.asked import Actor
 from perdure.kernel.events import Started
 from perdure.kernel.workflows import Workflows
@@ -66,10 +68,14 @@ class Definitions:
         self._dialect = dialect
         self._added = added
         self._judge = judge
+        self.make_schema: Callable[[], dict[str, Any]] | None = None
+        """Makes the JSON Schema of a definition: `app` knows the dialects."""
 
     def through(self, connection: Connection) -> Definitions:
         """The same, asked by another connection."""
-        return Definitions(connection, self._dialect, self._added, self._judge)
+        found = Definitions(connection, self._dialect, self._added, self._judge)
+        found.make_schema = self.make_schema
+        return found
 
     async def put(self, workflow: Storable, *, activate: bool = False, by: By = None) -> str:
         """Keep a definition, and run it from now on. The same bytes again write nothing. The answer is its version.
@@ -77,9 +83,11 @@ class Definitions:
         Other bytes under a version that is kept are a `DefinitionConflict`. `activate`: new instances run on it. Else
         they run on the highest version, unless a person activated another.
         """
-        given = getattr(workflow, "stored", None)
-        if not isinstance(given, Stored):
-            raise BadCall(f"a {self._dialect} is put as one that was loaded, found {type(workflow).__name__}")
+        if not hasattr(type(workflow), "stored"):
+            raise BadCall(f"put takes a {self._dialect}, found {workflow!r:.80}; load it first")
+        given = workflow.stored
+        if given.dialect != self._dialect:
+            raise BadCall(f"put takes a {self._dialect}, and {given.name} is a {given.dialect}")
         if self._judge is not None:
             self._judge(workflow)
         register = await keep(self._connection, given, activate=activate, by=by)
@@ -126,6 +134,16 @@ class Definitions:
             known = [each.version for each in register.versions]
             raise UnknownVersion(unknown(f"version of {name}", version, known, "put it there first"))
         return found
+
+    async def schema(self) -> dict[str, Any]:
+        """The JSON Schema of a definition."""
+        if self.make_schema is None:
+            raise CallerError(f"the definition of a {self._dialect} has no JSON Schema here")
+        return self.make_schema()
+
+    async def functions(self) -> builtins.list[dict[str, str]]:
+        """The functions that expressions may call, those of users aside: name, what each gives and does."""
+        return [{"name": name, "gives": gives, "text": text} for name, gives, text in described()]
 
     async def _register(self, name: str) -> Register:
         register = await load.register_of(self._connection.queries, name)

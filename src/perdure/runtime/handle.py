@@ -430,16 +430,22 @@ class Handle(Speaker, Generic[R]):
         *,
         at: int | None = None,
     ) -> str:
-        """The instance as a picture, with what became of each part. The code of its workflow is needed.
+        """The instance as a picture, with what became of each part.
 
+        The code of its workflow is needed, or its definition in the database.
         `at` is an entry of the journal: the picture is that of then, and nothing in it stands elsewhere.
         """
         id = await self._id()
         rows = [row for row in await self._connection.queries.history(id) if at is None or row.seq <= at]
         head = await self._connection.queries.head(id)
         assert head is not None, "it has a history"
-        record = StoredInstance(head, None, tuple(rows)) if rows else None
-        return draw_instance(self._workflows, record, format, direction)
+        if not rows:
+            raise CallerError(f"at={at}: {self.address} begins after that entry")
+        known = self._workflows
+        if self._restored is not None and known.exactly(head.workflow, head.version) is None:
+            stored = await self._restored(self._connection.queries, head.workflow, head.version)
+            known = known if stored is None else Workflows([stored])
+        return draw_instance(known, StoredInstance(head, None, tuple(rows)), format, direction)
 
     async def history(self) -> list[Line]:
         """Every entry so far, in words."""
