@@ -79,7 +79,7 @@ async def test_an_instance_stays_on_its_version_and_the_file_registered_last_is_
 async def test_what_is_no_playbook_is_refused(tmp_path):
     wf = book("workflow: [{step: a, tool: {kind: noop}}]")
     async with perdure.open(":memory:", workflows=[wf]) as engine:
-        with pytest.raises(perdure.BadCall, match="put takes a playbook, found 'p.yaml'; load it first"):
+        with pytest.raises(perdure.BadCall, match=r"put takes a playbook, found 'p.yaml'; load it first"):
             await engine.playbooks.put("p.yaml", by="ann")  # type: ignore[arg-type]
         with pytest.raises(
             perdure.NotConvertible, match="the input of p: \\$: expected a map over the workload, found list"

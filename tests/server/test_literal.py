@@ -17,7 +17,7 @@ from perdure.server import Settings, app
 from perdure.server.openapi import document
 from perdure.server.problems import HttpProblem
 from perdure.server.reading import read_json
-from perdure.server.routes import DEFINITION, ROUTES
+from perdure.server.routes import EXAMPLE, ROUTES
 from perdure.server.settings import secret_of
 from perdure.verbs.act import SettleParams
 from tests.server.site import ADMIN, OPERATOR, VIEWER, order, run, secret_plan
@@ -281,7 +281,7 @@ def test_the_definition_of_the_examples_is_one():
         return [
             await author.post(f"{API}{route.path}", json=route.example)
             for route in ROUTES
-            if isinstance(route.example, dict) and route.example.get("text") == DEFINITION
+            if isinstance(route.example, dict) and route.example.get("text") == EXAMPLE
         ]
 
     assert [answer.status_code for answer in run(story)] == [200] * 3

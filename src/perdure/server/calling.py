@@ -97,7 +97,7 @@ class Calling(msgspec.Struct):
 
     async def check_seen(self, path: str, named: Mapping[str, str]) -> None:
         """Raise for a subject that the login may not see: it is told no more than of one that does not exist."""
-        if path.startswith(("/instances/{id}", "/cells/{id}")):
+        if "{id}" in path and not path.startswith(("/bulk", "/access")):
             found = await self._named(named["id"]) if named["id"].startswith("@") else ()
             named_so = await readings(self.client.queries, named["id"])
             workflows = [each.workflow for each in (*found, *named_so) if each is not None]

@@ -77,7 +77,7 @@ REFUSALS: Final[dict[str, tuple[str, ...]]] = {
     "cells tail": ("not-found", "bad-request"),
     "journal": ("bad-request",),
     "message": ("not-found", "ambiguous-reference", "invalid-input"),
-    "event": ("bad-request", "invalid-input"),
+    "event": ("bad-request", "unknown-event", "invalid-input"),
     "effects answer": ("unknown-intent", "receipt-refused"),
     "manifest diff": _RULES,
     "manifest propose": ("rule-refused", "bad-request", "no-engine"),

@@ -98,7 +98,7 @@ OF: Final = "/instances/{id}/-"
 VERSION: Final = "/workflows/{name}/-/{version}"
 TASK: Final = "/tasks/{task}"
 
-DEFINITION: Final = """\
+EXAMPLE: Final = """\
 apiVersion: perdure/v1
 kind: Playbook
 metadata: {name: greet, path: demo/greet}
@@ -222,16 +222,16 @@ ROUTES: Final[tuple[Route, ...]] = (
           instances.Nothing, definitions.FunctionList, definitions.functions),
     Route("check", "POST", "/workflows/check", "author", "Check a definition; nothing is kept.",
           definitions.DefinitionText, definitions.CheckedDefinition, definitions.check,
-          {"text": DEFINITION}, values=True),
+          {"text": EXAMPLE}, values=True),
     Route("put", "POST", "/workflows", "author", "Keep a definition, and run it.", definitions.DefinitionParams,
-          definitions.KeptDefinition, definitions.put, {"text": DEFINITION}, values=True),
+          definitions.KeptDefinition, definitions.put, {"text": EXAMPLE}, values=True),
     Route("activate", "POST", "/workflows/{name}/-/activate", "author", "Choose the version of new instances.",
           definitions.ActivateParams, definitions.ActivatedDefinition, definitions.activate, {"version": "1.1.0"}),
     Route("preview", "POST", "/workflows/{name}/-/preview", "author", "Replay live instances on another version.",
           definitions.PreviewParams, Preview, definitions.preview, {"version": "1.1.0"}, values=True),
     Route("simulate", "POST", "/playbooks/simulate", "author", "Run a definition on stubs, in virtual time.",
           definitions.SimulateParams, definitions.SimulatedDefinition, definitions.simulate,
-          {"text": DEFINITION, "runs": 20}, values=True),
+          {"text": EXAMPLE, "runs": 20}, values=True),
     Route("ctx", "GET", f"{OF}/ctx", "viewer", "Show ctx of a playbook's instance.", instances.Id, parts.CtxAnswer,
           parts.ctx),
     Route("tokens", "GET", f"{OF}/tokens", "viewer", "Show where a playbook's instance stands.", instances.Id,
@@ -302,7 +302,7 @@ ROUTES: Final[tuple[Route, ...]] = (
           {"mode": "migrate"}, values=True),
     Route("manifest propose", "POST", "/world/proposals", "author", "Propose another manifest.",
           world.ProposeParams, world.ShownProposal, world.propose,
-          {"manifest": {"schemas": {}, "effects": {}, "cells": {}, "routing": []}}, values=True),
+          {"manifest": {"schemas": {}, "effects": {}, "routing": []}}, values=True),
     Route("manifest approve", "POST", "/world/proposals/{number}/-/approve", "admin", "Approve a proposal.",
           world.ProposalNumber, world.ShownProposal, world.approve, {}),
     Route("manifest reject", "POST", "/world/proposals/{number}/-/reject", "admin", "Reject a proposal.",

@@ -45,6 +45,7 @@ FIELDS: Final = (
 )
 FAMILY: Final = ("parent", "root")
 NUMBERED: Final = re.compile(r"@?([0-9]{1,19})\Z")
+_NAMED: Final = re.compile(r"[^/]+/")
 TIMES: Final = frozenset({"started", "changed", "ended"})
 TAG: Final = "tag."
 DIALECT: Final = "dialect"
@@ -172,7 +173,7 @@ def _checked(term: Term) -> Term:
         raise BadFilter(f"{field} is compared with `:`; `<` and `>` are for times and tags")
     if field == "status" and not any(fnmatchcase(status, value) for status in Status):
         raise BadFilter(f"no status is {value!r:.80} (there are: {', '.join(Status)})")
-    if field in FAMILY and "/" not in value and not NUMBERED.match(value):
+    if field in FAMILY and not NUMBERED.match(value) and not _NAMED.match(value):
         raise BadFilter(f"{field} is the name or the number of an instance, found {value!r:.80}")
     if not value and not field.startswith(TAG):
         raise BadFilter(f"{field} has no value")
