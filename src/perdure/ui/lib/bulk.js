@@ -8,8 +8,8 @@ import { Dialog } from "./dialog.js";
 export const VERBS = {
   retry: { label: "Retry…", icon: "retry", fields: [] },
   wake: { label: "Wake…", icon: "wake", fields: [] },
-  send: { label: "Send…", icon: "send", fields: [{ name: "name", label: "Name of the message", dry: true }, { name: "body", label: "Body, as JSON", json: true, optional: true, value: "{}" }] },
-  tag: { label: "Tag…", icon: "tag", fields: [{ name: "name", label: "Name of the tag", dry: true }, { name: "value", label: "Value", optional: true, help: "Empty removes the tag." }] },
+  send: { label: "Send…", icon: "send", fields: [{ name: "name", label: "Name of the message", dry: true }, { name: "body", label: "Body, as JSON", json: true, optional: true, value: "{}", dry: true }] },
+  tag: { label: "Tag…", icon: "tag", fields: [{ name: "name", label: "Name of the tag", dry: true }, { name: "value", label: "Value", optional: true, help: "Empty removes the tag.", dry: true }] },
   cancel: { label: "Cancel…", icon: "cancel", risk: true, fields: [] },
 };
 
@@ -28,7 +28,7 @@ export function BulkDialog({ verb, selection, size, close }) {
   const { fields, risk } = VERBS[verb];
   const body = (given, more) => ({ verb, selection, params: params(verb, given), reason: given.reason, rate: Number(given.rate) || 50, errors_max: Number(given.errors) || 20, ...more });
   const preview = async (given) => {
-    if (fields.some((each) => each.dry && !given[each.name])) return null;
+    if (fields.some((each) => !each.optional && !given[each.name])) return null;
     const found = await send("POST", "/bulk", body(given, { dry_run: true }));
     const refused = found.sample.filter((each) => each.refused);
     const kinds = new Map();
@@ -52,4 +52,9 @@ export const Progress = ({ of }) => {
   return html`<svg class="progress" role="img" aria-label=${`${of.done} of ${of.total} done, ${bad} refused`}><rect class="ground" width="100%" height="100%" /><rect class="done" width=${part(of.total - of.left)} height="100%" />${bad > 0 && html`<rect class="bad" width=${part(bad)} height="100%" />`}</svg>`;
 };
 
-export const told = (each) => visible(Object.keys(each.params ?? {}).length ? `${each.verb} ${JSON.stringify(each.params)}` : each.verb);
+// "tag shop: north", "send ship {}".
+export const told = ({ verb, params = {} }) => {
+  const { name, ...others } = params;
+  if (verb === "tag") return visible(params.value === null ? `remove the tag ${name}` : `tag ${name}: ${params.value}`);
+  return visible([verb, name, "body" in others ? JSON.stringify(others.body) : Object.keys(others).length ? JSON.stringify(others) : ""].filter(Boolean).join(" "));
+};

@@ -19,17 +19,22 @@ const instance = (id) => href(`/instances/${id.split("/").map(encodeURIComponent
 
 const VERBS = { send: "send", ask: "ask", tag: "tag", wake: "wake", retry: "retry", settle: "settle", rewind: "rewind", fork: "fork", cancel: "cancel" };
 
+// What a text may mean: a filter; a workflow, which may have slashes, and the begin of a key; the begin of a key, or of a workflow.
+function meant(text) {
+  if (/[:<>]/.test(text)) return [text];
+  const parted = (cut) => (cut > 0 ? [`workflow:${text.slice(0, cut)} key_prefix:${text.slice(cut + 1)}`] : []);
+  const keyed = text.includes("/") ? [...parted(text.indexOf("/")), ...parted(text.lastIndexOf("/"))] : [`key_prefix:${text}`];
+  return [...new Set([...keyed, ...(/^[\w./-]+$/.test(text) ? [`workflow:${text}*`] : [])])];
+}
+
 // `o-17` finds instances; `cancel o-17` finds them and opens the dialog of the verb.
 async function search(whole) {
   const [first, ...others] = whole.split(/\s+/);
   const verb = others.length ? VERBS[first.toLowerCase()] : undefined;
   const text = verb ? others.join(" ") : whole;
   if (text.length < 2) return [];
-  const cut = text.indexOf("/");
-  const q = /[:<>]/.test(text) ? text : cut > 0 ? `workflow:${text.slice(0, cut)} key_prefix:${text.slice(cut + 1)}` : `key_prefix:${text}`;
-  const none = () => ({ items: [] });
-  let found = await get("/instances", { q, limit: 8 }).catch(none);
-  if (!found.items.length && /^[\w.-]+$/.test(text)) found = await get("/instances", { q: `workflow:${text}*`, limit: 8 }).catch(none); // no key begins so
+  let found = { items: [] };
+  for (const q of meant(text)) if (!found.items.length) found = await get("/instances", { q, limit: 8 }).catch(() => found);
   if (verb) return found.items.map((each) => ({ text: `${verb[0].toUpperCase()}${verb.slice(1)} ${each.id}`, hint: html`<${Status} of=${each.status} />`, icon: verb, run: () => go(`${instance(each.id)}?do=${verb}`) }));
   return found.items.map((each) => ({ text: each.id, hint: html`<${Status} of=${each.status} />`, icon: "right", run: () => go(instance(each.id)), mono: true }));
 }
