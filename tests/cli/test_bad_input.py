@@ -179,10 +179,10 @@ CASES = {
         ("fork", "done", "chrage"), "UnknownLocation", 3, ("order/done did nothing at 'chrage'", "mean 'charge'?")
     ),
     "no such location: edit": Case(
-        ("fork", "done", "charge", "--edit", "charge=1"),
+        ("fork", "done", "charge", "--edit", "refund=1"),
         "UnknownLocation",
         3,
-        ("order/done had no answer at 'charge' before 'charge'", "it had: nothing"),
+        ("order/done had no answer at 'refund' before 'charge'", "it had: nothing"),
     ),
     "part of a location: rewind": Case(
         ("rewind", "b", "s"), "UnknownLocation", 3, ("did nothing at 's'", "did you mean 'j/left/s' or 'j/right/s'?")

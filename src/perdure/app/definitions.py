@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from perdure.codec import decode
@@ -66,10 +66,9 @@ def restored_one(stored: Stored, gathered: list[Gathered]) -> Workflow | None:
 class Restorer:
     """Makes workflows of definitions that come while an engine runs. Each may be the first of its dialect."""
 
-    def __init__(self, gathered: list[Gathered], effects: Effects, handlers: Iterable[Any]) -> None:
+    def __init__(self, gathered: list[Gathered], effects: Effects) -> None:
         self._gathered = gathered
         self._effects = effects
-        self._handlers = list(handlers)
 
     def __call__(self, given: Stored) -> Workflow | None:
         before = len(self._gathered)
@@ -82,7 +81,7 @@ class Restorer:
         dialect, found = given.stored.dialect, self(given.stored)
         check = next((each.check for each in self._gathered if each.dialect == dialect and each.check), None)
         if found is not None and check is not None:
-            check(Opening((), self._handlers, strict=True, unavailable=lambda *_: None, put=cast(Workflow, given)))
+            check(Opening((), self._effects.given, strict=True, unavailable=lambda *_: None, put=cast(Workflow, given)))
 
 
 class DefinitionLoader:

@@ -38,7 +38,7 @@ class Effects:
         connections: Mapping[str, Any] | None = None,
     ) -> None:
         self._performers = [each.performers for each in gathered if each.performers is not None]
-        self._given = _listed(given)
+        self.given = _listed(given)
         self._lenient = lenient
         self._requests = Requests(allow)
         self._secrets = MappingSecrets(secrets) if isinstance(secrets, Mapping) else secrets
@@ -71,7 +71,7 @@ class Effects:
         return [
             handler
             for performers in self._performers
-            for handler in performers(self._given, built_in, step_handler, lenient=self._lenient)
+            for handler in performers(self.given, built_in, step_handler, lenient=self._lenient)
         ]
 
 

@@ -176,10 +176,8 @@ async def open(
     if keys is not None and not hasattr(keys, "judge"):
         raise CallerError(f"keys= takes a perdure.Keyring({{executor: [key]}}), found {type(keys).__name__}")
     dispatchers = Dispatching(dispatch, url)
-    effects = Effects(
-        gathered, handlers := list(handlers), lenient=lenient, allow=allow, secrets=secrets, connections=connections
-    )
-    checked(gathered, known, handlers, check)
+    effects = Effects(gathered, handlers, lenient=lenient, allow=allow, secrets=secrets, connections=connections)
+    checked(gathered, known, effects.given, check)
     enter(effects.around)
     on_loop, in_threads = InlineExecutor(inline), ThreadExecutor(threads)
     executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes)]
@@ -203,11 +201,11 @@ async def open(
         """What the database itself defines is known before anything runs."""
         before = len(gathered)
         await restored(queries, known, gathered)
-        checked(gathered, known, handlers, check, whole=True)
+        checked(gathered, known, effects.given, check, whole=True)
         effects.extend(gathered[before:])
         setup.loader = DefinitionLoader(queries, known, restore).load
 
-    restore = Restorer(gathered, effects, handlers)
+    restore = Restorer(gathered, effects)
     try:
         async with _running(url, setup, prepare) as running:
             startable = cast(Workflows[Startable[Any]], known)
