@@ -33,7 +33,10 @@ class Machine(Protocol):
         ...
 
     def snapshot(self) -> bytes | None:
-        """State from which `Workflow.machine` goes on, or None when the journal itself is no longer than that."""
+        """State from which `Workflow.machine` goes on, or None when the journal itself is no longer than that.
+
+        A machine may have an attribute `pruned`: while it is true, a snapshot is due, however short the journal is.
+        """
         ...
 
     def dispose(self) -> None:
