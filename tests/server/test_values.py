@@ -224,7 +224,7 @@ keychain: [{name: k, map: {token: token}}]
 workflow:
   - step: a
     tool:
-      - {name: look, kind: noop, result: "<{{ keychain.k.token }}>"}
+      - {name: look, kind: python, args: {t: "<{{ keychain.k.token }}>"}, code: "return t"}
       - {name: fail, kind: python, args: {t: "{{ keychain.k.token }}"}, code: "raise ValueError(t)"}
 """
 

@@ -56,7 +56,7 @@ class InlineExecutor:
             future.set_result(value)
 
     async def _ask(self, about: info.StepInfo, id: str, name: str, body: bytes) -> bytes:
-        if self._requested is None or about.intent not in self._tasks:
+        if self._requested is None or not self._runs(about.intent, about):
             raise NotInRun(f"the request {name!r}")
         if len(body) > VALUE_MAX:
             raise TooLarge(f"the request {name!r}", len(body), VALUE_MAX)
@@ -146,18 +146,25 @@ class InlineExecutor:
         try:
             receipt = info.ok(await work.function(*work.args, **work.kwargs), work.returns)
         except asyncio.CancelledError as error:
-            if intent not in self._tasks:  # stopped: no receipt is needed
+            if not self._runs(intent, about):  # stopped: no receipt is needed
                 about.cancel()
                 raise
             receipt = info.error(error)
         except BaseException as error:  # SystemExit too: a step cannot end the process
             if is_interrupt(error):
-                if self._tasks.pop(intent, None) is not None:
+                if self._runs(intent, about):
+                    del self._tasks[intent]
                     answered(intent, CUT)
                 raise
             receipt = info.error(error)
-        if self._tasks.pop(intent, None) is not None:
+        if self._runs(intent, about):
+            del self._tasks[intent]
             answered(intent, receipt)
+
+    def _runs(self, intent: bytes, about: info.StepInfo) -> bool:
+        """Not stopped. A stopped call may end late, while its next delivery runs under the same intent."""
+        found = self._tasks.get(intent)
+        return found is not None and found[1] is about
 
 
 class _Driven:
