@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ import perdure
 
 @perdure.flow
 async def order(ctx: perdure.Context, order_id: str) -> str:
+    print("an order", order_id)
     message = await ctx.receive("decision")
     return "first " + message.body
 """
@@ -59,6 +61,7 @@ def test_dev_takes_over_new_code_and_keeps_running_instances(tmp_path):
     with developed(tmp_path, "shop.py", "--start", "order", "--input", '{"order_id": "1"}') as (client, process, told):
         assert client.get(ON).json()["status"] == "waiting"
         assert told["login"].endswith("?/instances/order/first")
+        assert "an order 1" in until(process, "an order")
 
         shop(tmp_path, SHOP.replace('"first "', '"second "'))
         until(process, "the new code has taken over")
@@ -70,17 +73,24 @@ def test_dev_takes_over_new_code_and_keeps_running_instances(tmp_path):
 def test_dev_shows_a_divergence_and_a_broken_file_and_keeps_the_old_code(tmp_path):
     shop(tmp_path)
     with developed(tmp_path, "shop.py", "--start", "order", "--input", '{"order_id": "1"}') as (client, process, _):
+        for key in "abcdefg":
+            client.post("/api/v1/instances", json={"workflow": "order", "key": key, "input": {"order_id": key}})
         shop(tmp_path, SHOP.replace('"decision"', '"other"'))
-        diverges = until(process, "the old code goes on")
+        diverges = until(process, "would diverge, too")
         shop(tmp_path, "x = 1 +\n")
         broken = until(process, "SyntaxError")
         with client.stream("GET", "/api/v1/stream?channels=fleet") as stream:
             shown = next(line for line in stream.iter_lines() if "SyntaxError" in line)
         client.post(f"{ON}/-/messages", json={"name": "decision", "body": "yes"})
 
-        assert "order/first would diverge" in diverges
+        assert diverges.count("would diverge: ") == 1 and " and 2 more would diverge, too" in diverges
         assert "shop.py:1" in broken and "shop.py:1" in shown
         assert client.get(f"{ON}/-/result?wait=60").json()["result"] == "first yes"
+
+        os.kill(client.get("/api/v1/fleet").json()["engines"][0]["pid"], signal.SIGKILL)
+        told = until(process, "perdure dev goes on from the journal")
+        assert "the process of the engine was ended by SIGKILL" in told
+        assert process.wait(60) == 1
 
 
 def test_dev_tells_which_live_instances_the_new_code_leaves(tmp_path):

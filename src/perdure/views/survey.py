@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from perdure.definitions.load import register_of
 from perdure.errors import Divergence
 from perdure.kernel.batch import HeadRow, JournalRow
 from perdure.kernel.events import Address
@@ -50,13 +51,16 @@ async def survey(queries: Queries, workflows: Workflows[Any]) -> list[Replayed]:
 
 
 async def left_alone(queries: Queries, workflows: Workflows[Any]) -> dict[str, int]:
-    """The live instances, by workflow, of which some code has no version: an engine with it does nothing for them."""
+    """The live instances, by workflow, of which some code has no version: an engine with it does nothing for them.
+
+    Definitions that are data are in the database: every engine has those.
+    """
     known = set(workflows.names())
     found: Counter[str] = Counter()
     for (name, _, status), count in (await queries.counts()).items():
         if count and status not in TERMINAL and name not in known and not name.startswith((OWN, RULING)):
             found[name] += count
-    return dict(sorted(found.items()))
+    return {name: found[name] for name in sorted(found) if await register_of(queries, name) is None}
 
 
 class Unfit(msgspec.Struct, frozen=True):

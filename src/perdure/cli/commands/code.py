@@ -140,7 +140,8 @@ def replay(console: Console, targets: tuple[str, ...], verify: bool, since: str 
     async def read(client: Client) -> tuple[list[Replayed], dict[str, int]]:
         return await survey(client.queries, workflows), await left_alone(client.queries, workflows)
 
-    found, left = console.ask(read)
+    with redirect_stdout(sys.stderr):  # what is replayed may print
+        found, left = console.ask(read)
     unsafe = [each for each in found if each.divergence is not None]
     document = {"replayed": len(found), "safe": len(found) - len(unsafe), "unsafe": unsafe, "left": left}
     lines: list[str] = [
@@ -166,7 +167,8 @@ def tell_preview(console: Console, name: str, version: str) -> None:
             raise UnknownVersion(f"{name} has no version {version!r} that can run here")
         return await preview(client.queries, workflow)
 
-    found = console.ask(read)
+    with redirect_stdout(sys.stderr):
+        found = console.ask(read)
     lines = [f"{found.looked} of {found.live} live instances were looked at: {found.safe} would go on"]
     for each in found.unfit:
         lines.append(f"{each.count} diverge{f' at {visible(each.location)}' if each.location else ''}, such as")

@@ -35,12 +35,16 @@ from ..load import served_by
 from .serve import LISTEN, Serving, address_of
 
 DEMO: Final = "perdure.dialect_commands.demo"
-CHILD: Final = "PERDURE_DEV_SOCKET"
-"""In the process of the engine: the number of the socket that it answers on."""
+CHILD: Final = "PERDURE_DEV_SOCKETS"
+"""In the process of the engine: the numbers of the socket that it answers on, and of its channel to the watching
+process. Code of users writes to its output as it likes."""
 
 SHARDS: Final = 4
 TRIES: Final = 10
 LOOK_SECONDS: Final = 0.5
+UNSAFE_TOLD: Final = 5
+"""So many diverging instances are named."""
+
 PARK_SECONDS: Final = 3.0
 """What still runs then is cut, and runs again on the new code."""
 
@@ -77,9 +81,10 @@ def dev(  # noqa: PLR0917
     starts: list[tuple[str, str, Any]] = []
     if workflow is not None:
         starts = [(workflow, key, {} if given is None else read_json(given, "--input"))]
-    child = os.environ.get(CHILD)
+    child = os.environ.pop(CHILD, None)
     if child is not None:
-        _child(console, target, starts, int(child))
+        numbers = [int(each) for each in child.split()]
+        _child(console, target, starts, *(socket.socket(fileno=each) for each in numbers))
         return
     host, port = address_of(listen)
     from perdure.server.auth.origins import LOOPBACK, name_of
@@ -138,7 +143,13 @@ def _postgres() -> Iterator[str]:
 # ---- the process with the engine -----------------------------------------------------------------------------------
 
 
-def _child(console: Console, target: str, starts: list[tuple[str, str, Any]], fd: int) -> None:
+def _child(
+    console: Console,
+    target: str,
+    starts: list[tuple[str, str, Any]],
+    listening: socket.socket,
+    channel: socket.socket,
+) -> None:
     from perdure.server.auth.origins import LOOPBACK
     from perdure.server.settings import Settings
 
@@ -150,7 +161,8 @@ def _child(console: Console, target: str, starts: list[tuple[str, str, Any]], fd
         from perdure.dialect_commands.demo import EVENTS, PERSON, QUEUES, STARTS
 
         starts, events, queues, person = [*STARTS, *starts], EVENTS, QUEUES, PERSON
-    listening = socket.socket(fileno=fd)
+    for each in (listening, channel):
+        each.set_inheritable(False)
     host, port = listening.getsockname()[:2]
     url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
     settings = Settings(hosts=(*LOOPBACK, host), database=console.db, cookie=f"perdure-{port}")
@@ -165,8 +177,8 @@ def _child(console: Console, target: str, starts: list[tuple[str, str, Any]], fd
         loop = asyncio.get_running_loop()
         link = f"{url}/login#{app.accesses.own_link('dev')}"
         told = {"url": url, "login": link, "files": files_of_project()}
-        print(json.dumps(told), flush=True)
-        threading.Thread(target=_hear, args=(loop, app), daemon=True).start()
+        channel.sendall(json.dumps(told).encode() + b"\n")
+        threading.Thread(target=_hear, args=(channel, loop, app), daemon=True).start()
         if person:
             granting.append(
                 loop.create_task(app.accesses.ask("grant", {"actor": "dev", "person": person}, Actor("dev")))
@@ -185,9 +197,9 @@ def _child(console: Console, target: str, starts: list[tuple[str, str, Any]], fd
     run_async(lambda: serving.run(workflows, handlers, queues, began))
 
 
-def _hear(loop: asyncio.AbstractEventLoop, app: Any) -> None:
+def _hear(channel: socket.socket, loop: asyncio.AbstractEventLoop, app: Any) -> None:
     """What the watching process says, a line each: a text for all pages. If it has gone, this process ends."""
-    for line in sys.stdin:
+    for line in channel.makefile():
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(app.tell, json.loads(line))
     os.kill(os.getpid(), signal.SIGTERM)
@@ -212,7 +224,8 @@ class Watching:
     def __init__(self, console: Console, target: str, words: list[str], listening: socket.socket, browse: Any) -> None:
         self._console, self._target, self._words = console, target, words
         self._listening, self._browse = listening, browse
-        self._engine: subprocess.Popen[str] | None = None
+        self._engine: subprocess.Popen[bytes] | None = None
+        self._channel: socket.socket | None = None
         self._files: dict[str, float] = {}
         self._stopping = False
 
@@ -233,6 +246,8 @@ class Watching:
                 time.sleep(LOOK_SECONDS)
                 if self._changed():
                     self._take_over()
+            if not self._stopping and self._engine is not None:
+                raise Stopped(_ended(self._engine.wait()), Exit.FAILED)
         finally:
             self._end()
 
@@ -249,19 +264,18 @@ class Watching:
 
     def _begin(self) -> dict[str, Any]:
         """Start the process of the engine, and hear from it when it answers requests."""
-        fd = self._listening.fileno()
-        command, env = [sys.executable, "-m", "perdure", "dev", *self._words], {**os.environ, CHILD: str(fd)}
-        self._engine = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            pass_fds=[fd],
-            start_new_session=True,
-            env=env,
-        )
-        assert self._engine.stdout is not None
-        line = self._engine.stdout.readline()
+        self._channel, theirs = socket.socketpair()
+        numbers = [self._listening.fileno(), theirs.fileno()]
+        with theirs:
+            self._engine = subprocess.Popen(
+                [sys.executable, "-m", "perdure", "dev", *self._words],
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr if self._console.json else None,
+                pass_fds=numbers,
+                start_new_session=True,
+                env={"PYTHONUNBUFFERED": "1", **os.environ, CHILD: " ".join(map(str, numbers))},
+            )
+        line = self._channel.makefile().readline()
         if not line:
             sys.exit(self._engine.wait())  # it has told why
         told: dict[str, Any] = json.loads(line)
@@ -302,13 +316,12 @@ class Watching:
             with suppress(ValueError, KeyError, TypeError):
                 text = json.loads(text)["error"]["message"]
             return text or f"the new code ended its process with exit code {found.returncode}"
-        return "\n".join(f"{each['id']} would diverge: {each['divergence']}" for each in unsafe[:20])
+        return _diverging(unsafe)
 
     def _say(self, text: str) -> None:
-        if self._engine is not None and self._engine.stdin is not None:
+        if self._channel is not None:
             with suppress(OSError):
-                self._engine.stdin.write(json.dumps(text) + "\n")
-                self._engine.stdin.flush()
+                self._channel.sendall(json.dumps(text).encode() + b"\n")
 
     def _end(self) -> None:
         """Park the engine: running steps get a few seconds."""
@@ -320,6 +333,24 @@ class Watching:
         except subprocess.TimeoutExpired:
             self._engine.terminate()
             self._engine.wait()
+        if self._channel is not None:
+            self._channel.close()
+
+
+def _diverging(unsafe: list[dict[str, Any]]) -> str:
+    """The first divergence with its advice, and who else would diverge."""
+    first, *others = unsafe
+    text = f"{first['id']} would diverge: {first['divergence']}"
+    if not others:
+        return text
+    named = ", ".join(each["id"] for each in others[:UNSAFE_TOLD])
+    more = f" and {len(others) - UNSAFE_TOLD} more" if len(others) > UNSAFE_TOLD else ""
+    return f"{text}\n{named}{more} would diverge, too"
+
+
+def _ended(code: int) -> str:
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return f"the process of the engine {how}; perdure dev goes on from the journal when it is started again"
 
 
 def _times(files: Iterable[str]) -> dict[str, float]:
