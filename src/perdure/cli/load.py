@@ -98,7 +98,7 @@ def served_by(target: str) -> tuple[list[Any], list[Any]]:
     from perdure.app.dialects import workflows_in
 
     if target.endswith(FILES):
-        text = f"{target} is the file of a definition, and an engine is given modules: start it on the same database with"
+        text = f"{target} is the file of a definition, and this takes a module: start it on the same database with"
         raise Stopped(f"{text} `perdure start {target}`, or load it in a module: perdure.load_playbook, load_process")
     if ":" in target:
         functions, handlers = helpers_of(target)
