@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from perdure.cli.console import Console
 from tests.server.site import OPERATOR, VIEWER, run
 
 READS = [
@@ -122,10 +123,20 @@ def test_refusals_of_a_server_are_those_of_a_database(words, role, exit, tmp_pat
             "this command asks the database itself, no server; give --db",
         ),
         (("ls", "--server", "http://s", "--db", "x.db"), {}, "--db and --server were both given"),
+        (("ls", "--db", "none.db"), {"PERDURE_SERVER": "http://s"}, "none.db"),
+        (("doctor",), {"PERDURE_SERVER": "http://s"}, "asks no server: give --db"),
     ],
 )
 def test_what_is_missing_or_given_twice_is_told(words, env, says):
     done = asyncio.run(perdure(*words, **{"PERDURE_DB": "", "PERDURE_SERVER": "", **env}))
 
-    assert done.returncode == 2
+    assert done.returncode == {"none.db": 6, "doctor": 0}.get(words[-1], 2)
     assert says in done.stdout + done.stderr
+
+
+def test_a_command_that_asks_no_server_is_proposed_with_a_database():
+    console = Console(None, json=False, debug=False, db_given=False, server="http://s")
+
+    assert console.command("why", "order/o") == "perdure why order/o --server http://s"
+    assert console.command("bulk", "show", "7") == "perdure bulk show 7 --server http://s"
+    assert console.command("debug", "order/o") == "perdure debug order/o --db DB"

@@ -170,6 +170,7 @@ def _with_console(function: Callable[..., None]) -> Callable[..., None]:
         given = source is click.core.ParameterSource.COMMANDLINE
         if given and context.get_parameter_source("server") is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError("--db and --server were both given: this asks one of them, leave out the other")
+        server = None if given else server  # --db stands before PERDURE_SERVER
         function(Console(None if server else db, json, debug, given, server), **own)
 
     return call

@@ -217,6 +217,8 @@ def in_words(text: str, name: str) -> str:
         wanted = [_TYPES.get(each, each) for each in found[1].split(" | ")]
         wanted = [each for each in wanted if each != "null"] or wanted
         return f"{name or 'it'} is {' or '.join(wanted)}, found {_TYPES.get(found[2], found[2])}"
+    if text == "Invalid RFC3339 encoded datetime":
+        return f"{name or 'it'} is a time such as 2026-11-16T09:00:00Z"
     if found := _MISSING.fullmatch(text):
         return f"{found[1]} is missing" + (f" in {name}" if name else "")
     return text
