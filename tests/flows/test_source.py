@@ -307,7 +307,7 @@ def test_an_option_of_a_step_among_the_arguments_of_its_function_is_found() -> N
         await ctx.step("named", takes_it, retries=0)
 
     assert found(flow) == ["ctx.step(..., retries)"]
-    assert "ctx.step.options(retries=...)" in flow.findings[0].advice
+    assert "write ctx.step.options(retries=...)('charge', charge, ...)" in flow.findings[0].advice
     with (
         pytest.warns(perdure.FlowWarning),
         pytest.raises(perdure.InstanceFailed, match=r"tried once.*@perdure.step\(retr"),

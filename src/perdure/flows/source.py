@@ -200,10 +200,11 @@ class _Reader:
         given = misplaced(function, names) if type(function) is FunctionType else []
         if not given:
             return None
+        name = call.args[0].value if isinstance(call.args[0], ast.Constant) else "..."
         step = f"{self._context}.step(..., {', '.join(given)})"
         return (
             step,
-            f"gives {function.__name__}() an option of the step; {where_options_go('...', function.__name__, given)}",
+            f"gives {function.__name__}() an option of the step; {where_options_go(name, function.__name__, given)}",
         )
 
     def _durable(self, called: ast.expr) -> str | None:

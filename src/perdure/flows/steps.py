@@ -171,7 +171,7 @@ def misplaced(function: Callable[..., Any], names: Iterable[str]) -> list[str]:
     return [name for name in given if name not in parameters]
 
 
-def where_options_go(name: str, function: str, given: list[str]) -> str:
+def where_options_go(name: object, function: str, given: list[str]) -> str:
     options = ", ".join([f"{each}=..." for each in given])
     return f"write ctx.step.options({options})({name!r}, {function}, ...) or @perdure.step({options})"
 
