@@ -79,7 +79,7 @@ CASES = {
         ("start", "ordr", "--input", '{"order_id": "x"}'),
         "UnknownWorkflow",
         3,
-        ("no workflow is named 'ordr'", "did you mean 'order'?", "there are: approval, ", "register it: "),
+        ("no workflow is named 'ordr'", "did you mean 'order'?", "there are: approval, ", "; correct the name, "),
     ),
     "unknown flow of a module": Case(
         ("run", "flows:odrer"),

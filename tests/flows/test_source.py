@@ -30,6 +30,10 @@ async def charge(cents: int = 0) -> int:
     return cents
 
 
+def takes_it(retries: int) -> int:
+    return retries
+
+
 def found(flow) -> list[str]:
     """What was found, without where and what to do."""
     return [each.found for each in flow.findings]
@@ -292,6 +296,23 @@ def test_operations_that_are_not_awaited_are_found() -> None:
         "charge(...)",
     ]
     assert "await" in flow.findings[0].advice
+
+
+def test_an_option_of_a_step_among_the_arguments_of_its_function_is_found() -> None:
+    @perdure.flow
+    async def flow(ctx: perdure.Context) -> None:
+        await ctx.step("charge", charge, 1, retries=0)  # type: ignore[call-arg]
+        await ctx.step("charge", charge, cents=1)
+        await ctx.step("options", dict, retries=0)
+        await ctx.step("named", takes_it, retries=0)
+
+    assert found(flow) == ["ctx.step(..., retries)"]
+    assert "write ctx.step.options(retries=...)('charge', charge, ...)" in flow.findings[0].advice
+    with (
+        pytest.warns(perdure.FlowWarning),
+        pytest.raises(perdure.InstanceFailed, match=r"tried once.*@perdure.step\(retr"),
+    ):
+        perdure.run(flow)
 
 
 def test_operations_that_are_kept_for_later_are_left_alone() -> None:

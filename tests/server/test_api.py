@@ -383,6 +383,7 @@ def test_tasks_are_listed_claimed_and_completed():
 
     assert listed[0]["title"] == "Approve 9"
     assert hidden.status_code == 404
+    assert hidden.json()["detail"].endswith("; `GET /tasks` lists those of this login")
     assert claimed.json()["assignee"] == "mia"
     assert (bad.status_code, bad.json()["code"]) == (422, "bad-answer")
     assert "complete" in detail["may"] and detail["form"]

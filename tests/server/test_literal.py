@@ -55,11 +55,21 @@ def test_an_unknown_name_within_an_object_of_a_body_is_refused():
         bulk = {"verb": "cancel", "selection": {"q": "workflow:none", "idz": []}}
         many = {"instances": [{"workflow": "order", "inptu": {}}]}
         asked = [("/access/keys", grant), ("/access/keys", nowhere), ("/bulk", bulk), ("/instances", many)]
+        asked += [("/bulk", {"verb": "retyr", "selection": {}}), ("/instances", []), ("/instances", {"input": {}})]
+        asked += [("/instances", {"workflow": "order", "delay": "soon"}), ("/instances", [{"input": {}}])]
         return [await admin.post(API + path, json=body) for path, body in asked], await admin.post(f"{API}/instances")
 
     found, empty = run(story)
 
-    assert [each.status_code for each in found] == [422] * 4
+    assert [each.status_code for each in found] == [422] * 9
+    texts = [each.json()["detail"] for each in found[4:]]
+    assert texts[0].startswith("no verb is named 'retyr'; did you mean 'retry'?")
+    assert texts[1:] == [
+        "a list has 1 to 500 starts, found 0",
+        "workflow is missing: a start names one",
+        "delay is a number, found a text",
+        "workflow is missing in instances/0",
+    ]
     assert found[0].json()["where"] == "/grants/0/workflws"
     assert "did you mean 'workflows'" in found[0].json()["detail"]
     assert "did you mean 'input'" in found[3].json()["detail"]
@@ -123,6 +133,8 @@ def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
             "entry": await client.get(f"{on}/order/order-17/-/at/99"),
             "diff": await client.get(f"{on}/diff?a=order/order-17&b=secret_plan/s-1"),
             "key": await client.get(f"{on}/order/order-18"),
+            "verb": await client.get(f"{on}/order/order-17/-/hist"),
+            "verb of another": await other.get(f"{on}/secret_plan/s-1/-/hist"),
             "workflow": await client.get(f"{on}/ordr/order-17"),
             "order": await client.get(f"{on}?order=newest"),
             "status": await client.get(f"{on}?status=stcuk"),
@@ -147,6 +159,8 @@ def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
         "entry": (404, "unknown-entry"),
         "diff": (409, "two-workflows"),
         "key": (404, "not-found"),
+        "verb": (404, "not-found"),
+        "verb of another": (404, "not-found"),
         "workflow": (404, "not-found"),
         "order": (422, "bad-filter"),
         "status": (422, "bad-filter"),
@@ -167,6 +181,8 @@ def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
     for name in ("key", "workflow"):
         assert "did you mean order/order-17?" in found[name].json()["detail"]
         assert found[name].json()["error"] == "UnknownInstance"
+    assert found["verb"].json()["detail"].startswith("no verb is named 'hist'; did you mean 'history'?")
+    assert "history" not in found["verb of another"].text
     assert "secret_plan/s-1" not in found["mine"].text
     assert "zoe" in granted["people"]
     assert looked == [1, 1]  # not those of others

@@ -3,11 +3,13 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
+from perdure.cli.console import Console
 from tests.server.site import OPERATOR, VIEWER, run
 
 READS = [
@@ -17,6 +19,7 @@ READS = [
     ("show", "o-1"),
     ("history", "order/o-1"),
     ("why", "order/o-1"),
+    ("why", "approval/a"),
     ("diff", "order/o-1", "order/o-2"),
 ]
 
@@ -45,6 +48,7 @@ def test_cli_and_http_give_one_document(tmp_path):
 
     async def story(site):
         await filled(site)
+        await (await site.engine.start("approval", key="a")).until("waiting")
         token = key_of(await site.key(VIEWER))
         found = []
         for words in READS:
@@ -57,6 +61,9 @@ def test_cli_and_http_give_one_document(tmp_path):
         assert here.returncode == there.returncode, (words, there.stdout, there.stderr)
         told, asked = json.loads(here.stdout), json.loads(there.stdout)
         if words[0] == "why":  # sentences say how long it waits
+            todo = asked["reasons"][0]["todo"]
+            assert "perdure tasks" not in todo  # no server is asked by that
+            assert words[1] != "approval/a" or re.fullmatch(r"to complete it: http://[^ ]+/tasks/\d+", todo)
             told, asked = told["status"], asked["status"]
         assert told == asked, words
 
@@ -102,10 +109,34 @@ def test_refusals_of_a_server_are_those_of_a_database(words, role, exit, tmp_pat
 
     assert done.returncode == exit, done.stdout + done.stderr
     assert here is None or here.stdout == done.stdout
+    assert role or "it is wrong, expired or revoked" in done.stdout
 
 
-def test_without_a_database_and_a_server_the_option_is_missing():
-    done = asyncio.run(perdure("ls", PERDURE_DB="", PERDURE_SERVER=""))
+@pytest.mark.parametrize(
+    ("words", "env", "says"),
+    [
+        (("ls",), {}, "--db"),
+        (("tasks", "ls"), {"PERDURE_SERVER": "http://s"}, "'--db': PERDURE_SERVER is set, but this command asks"),
+        (
+            ("tasks", "ls", "--server", "http://s"),
+            {},
+            "this command asks the database itself, no server; give --db",
+        ),
+        (("ls", "--server", "http://s", "--db", "x.db"), {}, "--db and --server were both given"),
+        (("ls", "--db", "none.db"), {"PERDURE_SERVER": "http://s"}, "none.db"),
+        (("doctor",), {"PERDURE_SERVER": "http://s"}, "asks no server: give --db"),
+    ],
+)
+def test_what_is_missing_or_given_twice_is_told(words, env, says):
+    done = asyncio.run(perdure(*words, **{"PERDURE_DB": "", "PERDURE_SERVER": "", **env}))
 
-    assert done.returncode == 2
-    assert "--db" in done.stdout + done.stderr
+    assert done.returncode == {"none.db": 6, "doctor": 0}.get(words[-1], 2)
+    assert says in done.stdout + done.stderr
+
+
+def test_a_command_that_asks_no_server_is_proposed_with_a_database():
+    console = Console(None, json=False, debug=False, db_given=False, server="http://s")
+
+    assert console.command("why", "order/o") == "perdure why order/o --server http://s"
+    assert console.command("bulk", "show", "7") == "perdure bulk show 7 --server http://s"
+    assert console.command("debug", "order/o") == "perdure debug order/o --db DB"

@@ -261,9 +261,11 @@ def test_a_stranger_sees_the_login_page(stage):
         text = await page.inner_text("main")
         await page.goto(f"{site.url}/login#wrong")
         await page.wait_for_function("document.querySelector('#say').textContent.includes('too old')")
-        return text
+        return text, await page.inner_text("#command"), site.url
 
-    assert "not logged in" in stage.tell(story, login="")
+    text, command, url = stage.tell(story, login="")
+    assert "not logged in" in text
+    assert command == f"perdure access link --db DATABASE --url {url}"
 
 
 def test_time_travel_equals_a_fold_to_that_entry(stage):

@@ -68,8 +68,11 @@ class Console:
         click.echo(shown(text), err=True)
 
     def command(self, *words: str) -> str:
-        """A command that can be typed as it is told, with this database."""
-        place = ("--server", self.server) if self.server else ("--db", self.db) if self._db_given else ()
+        """A command that can be typed as it is told, with this database. What asks no server names one as DB."""
+        if self.server:
+            place: tuple[str, ...] = ("--server", self.server) if asks_a_server(words) else ("--db", "DB")
+        else:
+            place = ("--db", self.db) if self._db_given else ()
         return " ".join([quoted(word) for word in ("perdure", *words, *place)])
 
     def ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
@@ -165,6 +168,9 @@ def _with_console(function: Callable[..., None]) -> Callable[..., None]:
             raise click.MissingParameter(ctx=context, param=wanted)
         source = context.get_parameter_source("db")
         given = source is click.core.ParameterSource.COMMANDLINE
+        if given and context.get_parameter_source("server") is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError("--db and --server were both given: this asks one of them, leave out the other")
+        server = None if given else server  # --db stands before PERDURE_SERVER
         function(Console(None if server else db, json, debug, given, server), **own)
 
     return call
@@ -176,6 +182,10 @@ ASKED: Final = (
     *("bulk start", "bulk ls", "bulk show", "bulk cancel"),
 )
 """Commands that can ask a server instead of a database."""
+
+
+def asks_a_server(words: tuple[str, ...]) -> bool:
+    return words[0] in ASKED or " ".join(words[:2]) in ASKED
 
 
 def _needed(command: click.Command) -> click.Parameter | None:

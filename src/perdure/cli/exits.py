@@ -70,7 +70,12 @@ _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
 )
 
 
-_OPTIONS: Final = {'reuse="failed"': "--reuse failed", 'reuse="always"': "--reuse always", "force=True": "--force"}
+_OPTIONS: Final = {
+    'reuse="failed"': "--reuse failed",
+    'reuse="always"': "--reuse always",
+    "force=True": "--force",
+    "register it: perdure.open(url, workflows=[...])": "correct the name, or run an engine that has this workflow",
+}
 
 
 def in_options(text: str) -> str:

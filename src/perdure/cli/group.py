@@ -62,17 +62,33 @@ class Verbs(click.Group):
             return super().invoke(ctx)
         except Stopped as stopped:
             raise _told(ctx, stopped) from stopped
-        except click.UsageError as error:
+        except click.UsageError as wrong:
+            error = _asks_no_server(wrong)
             if ctx.meta.get(JSON):
                 _told(ctx, Stopped(error.format_message()))
             from perdure.codec.visible import visible  # here: help is quick without it
 
             error.message = visible(error.message)  # type: ignore[misc]  # final for others, and ours to tell
-            raise
+            raise error from None
         except PerdureError as error:
             raise _told(ctx, Stopped(_text(error), exit_of(error), kind=kind_of(type(error)))) from error
         except (KeyboardInterrupt, click.Abort) as error:
             raise _told(ctx, Stopped("interrupted", Exit.INTERRUPTED, kind="Interrupted")) from error
+
+
+def _asks_no_server(error: click.UsageError) -> click.UsageError:
+    """The error of a command without --server that was asked for a server; others as they are."""
+    names = {each.name for each in error.ctx.command.params} if error.ctx is not None else set()
+    if "db" not in names or "server" in names:
+        return error
+    missing = isinstance(error, click.MissingParameter) and error.param is not None and error.param.name == "db"
+    if missing and os.environ.get("PERDURE_SERVER"):
+        text = "Missing option '--db': PERDURE_SERVER is set, but this command asks the database itself, no server."
+    elif isinstance(error, click.NoSuchOption) and error.option_name == "--server":
+        text = "No such option '--server': this command asks the database itself, no server; give --db."
+    else:
+        return error
+    return click.UsageError(text, error.ctx)
 
 
 def _meant(group: click.Group, ctx: click.Context, args: list[str]) -> None:

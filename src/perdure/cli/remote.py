@@ -62,6 +62,8 @@ def _refused(error: urllib.error.HTTPError) -> Stopped:
         problem, text, kind = {}, f"the server answered {error.code}", "NoServer"
     if error.code == 401:
         text = f"the server knows no login: set {TOKEN} to an API key"
+        if os.environ.get(TOKEN):
+            text = f"the server refuses the API key in {TOKEN}: it is wrong, expired or revoked"
     known = getattr(errors, str(problem.get("error")), None)
     if isinstance(known, type) and issubclass(known, errors.PerdureError):
         return Stopped(text, exit_of_kind(known), kind=kind_of(known))

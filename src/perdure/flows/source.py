@@ -25,6 +25,7 @@ from perdure.errors import FlowRefused, FlowWarning
 
 from .author import Flow, StepFunction
 from .context import Context
+from .steps import misplaced, where_options_go
 
 CLOCK: Final = "tells another time on replay; use ctx.now()"
 DICE: Final = "gives something else on replay; use ctx.random"
@@ -172,7 +173,7 @@ class _Reader:
                 case ast.Expr(value=ast.Call() as call) if (name := self._durable(call.func)) is not None:
                     yield call, (f"{name}(...)", AWAIT)
                 case ast.Call():
-                    if (what := self._unrepeatable(node)) is not None:
+                    for what in filter(None, (self._unrepeatable(node), self._misplaced(node))):
                         yield node, what
                     inside = set(self._called(node)) - entered
                     entered |= inside
@@ -188,6 +189,23 @@ class _Reader:
         name, advice = self._known.get(called, ("", ""))
         bare = not (call.args or call.keywords)
         return (name.removesuffix("()") + "()", advice) if name and (bare or not name.endswith("()")) else None
+
+    def _misplaced(self, call: ast.Call) -> tuple[str, str] | None:
+        """Options of a step that were given to its function, which does not take them."""
+        if len(call.args) < 2 or self._operation(call.func) != "step":
+            return None
+        function = self._object(call.args[1])
+        function = function.function if type(function) is StepFunction else function
+        names = [keyword.arg for keyword in call.keywords if keyword.arg is not None]
+        given = misplaced(function, names) if type(function) is FunctionType else []
+        if not given:
+            return None
+        name = call.args[0].value if isinstance(call.args[0], ast.Constant) else "..."
+        step = f"{self._context}.step(..., {', '.join(given)})"
+        return (
+            step,
+            f"gives {function.__name__}() an option of the step; {where_options_go(name, function.__name__, given)}",
+        )
 
     def _durable(self, called: ast.expr) -> str | None:
         """The name of what is called, if that must be awaited."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, Unpack, overload
 
 from perdure.codec import decode, encode, from_plain, to_plain
@@ -96,8 +96,8 @@ async def _step(  # noqa: PLR0917  # called at every step
     location = machine.claim(name)
     executor = options.executor or ("inline" if is_async(function) else "thread")
     returns = returns_of(function)
-    if executor == "inline" and not is_async(function):
-        function = functools.partial(_on_the_loop, function)
+    if executor in HERE:
+        function = _called_here(name, function, kwargs, executor)
     params = _parameters(function, args, kwargs, executor, options.resources) if executor not in HERE else None
     work = None
     timeout = None if options.timeout is None else nanoseconds(options.timeout)
@@ -144,6 +144,49 @@ async def _step(  # noqa: PLR0917  # called at every step
         if delay > 0:
             await machine.answer(machine.open(Timer(f"{location}/backoff#{attempt}", due)))
         attempt += 1
+
+
+def _called_here(
+    name: str, function: Callable[..., Any], kwargs: Mapping[str, Any], executor: str
+) -> Callable[..., Any]:
+    """The function as an executor of this process calls it."""
+    if kwargs and (given := misplaced(function, kwargs)):
+        function = _refusing(name, function, given)
+    if executor == "inline" and not is_async(function):
+        function = functools.partial(_on_the_loop, function)
+    return function
+
+
+def misplaced(function: Callable[..., Any], names: Iterable[str]) -> list[str]:
+    """Options of steps among the arguments of a function that does not take them."""
+    given = [name for name in names if name in StepOptions.__struct_fields__]
+    if not given:
+        return []
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return []
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+        return []
+    return [name for name in given if name not in parameters]
+
+
+def where_options_go(name: object, function: str, given: list[str]) -> str:
+    options = ", ".join([f"{each}=..." for each in given])
+    return f"write ctx.step.options({options})({name!r}, {function}, ...) or @perdure.step({options})"
+
+
+def _refusing(name: str, function: Callable[..., Any], given: list[str]) -> Callable[..., Any]:
+    """In place of a function that was given options of the step: the step fails, and is not tried again."""
+    called = getattr(function, "__name__", repr(function))
+
+    def refuse(*_: Any, **__: Any) -> None:
+        text = f"{called}() got an unexpected keyword argument {given[0]!r}, which is an option of the step: "
+        error = TypeError(text + where_options_go(name, called, given))
+        error.retry = False  # type: ignore[attr-defined]  # no attempt would go better
+        raise error
+
+    return refuse
 
 
 async def _on_the_loop(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

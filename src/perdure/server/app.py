@@ -19,7 +19,7 @@ from urllib.parse import quote
 import msgspec
 
 from perdure.access.model import Login, allowed
-from perdure.errors import PerdureError, UnknownWorkflow
+from perdure.errors import PerdureError, UnknownInstance, UnknownWorkflow
 from perdure.kernel.asked import Asked
 from perdure.runtime.asking import asking
 from perdure.runtime.client import Client
@@ -45,7 +45,7 @@ from .reading import no_such, read_query
 from .redacting import Redactor, read_pointer
 from .rendering import plain, shown, trimmed
 from .repeat import REPLAYED, SAID, Repeats, came_before, check_entry, event_id, first_answer, said_of
-from .routes import API, Route, match
+from .routes import API, ROUTES, Route, match
 from .settings import Settings, secret_of
 from .static import Static
 from .stream import Stream, read_channels, resolved
@@ -260,6 +260,8 @@ class ServerApp:
                 self._denied_write(calling.login, route)
             raise
         except PerdureError as error:
+            if isinstance(error, UnknownInstance) and route.name == "show" and "/-/" in params.id:
+                raise await _no_verb(calling, params.id) or error from None
             first = await first_answer(calling, route.name, params)
             if first is None and isinstance(error, UnknownWorkflow) and not calling.sees_all:
                 raise HttpProblem(404, "unknown-workflow", "there is no such workflow") from None
@@ -416,6 +418,19 @@ class ServerApp:
 def _hide(redactor: Redactor, whole: FoldedHistory) -> None:
     for line in whole.lines:
         redactor.value(plain(line.value))
+
+
+async def _no_verb(calling: Calling, path: str) -> HttpProblem | None:
+    """The refusal of a path that names an instance, which the login sees, and then no verb. None: no such instance."""
+    id, _, verb = path.rpartition("/-/")
+    try:
+        await calling.find(id)
+    except UnknownInstance:
+        return None
+    reads = [
+        route.path.partition("{id}/-/")[2] for route in ROUTES if route.method == "GET" and "/{id}/-/" in route.path
+    ]
+    return HttpProblem(404, "not-found", no_such("verb", verb, [name for name in reads if "{" not in name]))
 
 
 def _whole(request: Request) -> str:

@@ -121,6 +121,10 @@ SAID: Final = ("where", "expected", "found", "hint")
 """Attributes of errors that problems have as they are."""
 
 
+TASKS_LISTED: Final = ("`perdure tasks ls` lists tasks", "`GET /tasks` lists those of this login")
+"""What errors propose on the command line, and what they propose over HTTP."""
+
+
 class HttpProblem(Exception):
     """A refusal of the HTTP face itself."""
 
@@ -149,7 +153,7 @@ def problem_of(error: Exception) -> HttpProblem | None:
                     return HttpProblem(status_of(error.code), error.code, str(error), **more)
             if status == 503:
                 more["retry_after"] = 1
-            return HttpProblem(status, named, str(error), **more)
+            return HttpProblem(status, named, str(error).replace(*TASKS_LISTED), **more)
     return HttpProblem(409, kebab(type(error).__name__), str(error))
 
 

@@ -27,6 +27,18 @@ PLACED_MAX: Final = 256 * 1024
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\]:,"]+')
 _NAMED: Final = re.compile(r"\s*:")
 
+_NO_CHOICE: Final = re.compile(r"Invalid enum value '(.*)'", re.S)
+_MISFIT: Final = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
+_MISSING: Final = re.compile(r"Object missing required field `([^`]+)`")
+_TYPES: Final = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+
 JSON: Final = "application/json"
 YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml")
 
@@ -188,11 +200,28 @@ def to_struct(kind: type[msgspec.Struct], given: Mapping[str, Any]) -> Any:
         text, _, where = str(error).partition(" - at `$")
         pointer = where.rstrip("`").replace("[...]", "").replace(".", "/").replace("[", "/").replace("]", "")
         field = fields.get(pointer.split("/")[1]) if pointer else None
-        if choices := [] if field is None else choices_of(field.type):
-            text = f"{text}; it is one of {', '.join(choices)}"
+        choices = [] if field is None else choices_of(field.type)
+        if choices and (wrong := _NO_CHOICE.fullmatch(text)):
+            text = no_such(pointer.split("/")[1], wrong[1], choices)
+        else:
+            text = in_words(text, pointer.lstrip("/"))
+            text += f"; it is one of {', '.join(choices)}" if choices else ""
         raise HttpProblem(
             422, "bad-request", text, where=pointer or "/", errors=[{"pointer": pointer, "detail": text}]
         ) from None
+
+
+def in_words(text: str, name: str) -> str:
+    """A message of msgspec about the value of this name, in words."""
+    if found := _MISFIT.fullmatch(text):
+        wanted = [_TYPES.get(each, each) for each in found[1].split(" | ")]
+        wanted = [each for each in wanted if each != "null"] or wanted
+        return f"{name or 'it'} is {' or '.join(wanted)}, found {_TYPES.get(found[2], found[2])}"
+    if text == "Invalid RFC3339 encoded datetime":
+        return f"{name or 'it'} is a time such as 2026-11-16T09:00:00Z"
+    if found := _MISSING.fullmatch(text):
+        return f"{found[1]} is missing" + (f" in {name}" if name else "")
+    return text
 
 
 def _refuse_unknown(kind: Any, given: Any, where: str) -> None:

@@ -18,6 +18,7 @@ async function login() {
   else say.textContent = "This link was used, or is too old. Make another one:";
 }
 
+document.querySelector("#command").textContent += ` --url ${location.origin}${root}`;
 const oidc = document.querySelector("#oidc");
 const here = location.pathname.slice(root.length);
 if (!here.startsWith("/login")) oidc.href += `?to=${encodeURIComponent(here + location.search)}`;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import UTC, datetime
 from typing import Any
@@ -154,6 +155,8 @@ def doctor(console: Console, dask: str | None) -> None:
         except StoreError as error:
             document["problems"] = [str(error)]
             exit = Exit.DATABASE
+    elif os.environ.get("PERDURE_SERVER"):
+        console.note("PERDURE_SERVER is set, but this asks no server: give --db to check a database")
     if dask is not None:
         from perdure.app.runner import reach
         from perdure.clusters.dask import examine

@@ -202,6 +202,8 @@ def _reason(reason: Reason, todo: list[str]) -> dict[str, Any]:
 
 def _advice(console: Console, advice: Advice) -> str:
     command = console.command(*advice.command) if advice.command else ""
+    if console.server and advice.command[:2] == ("tasks", "complete"):
+        command = f"{console.server.rstrip('/')}/tasks/{advice.command[2]}"
     return ": ".join(filter(None, (advice.text, command)))
 
 

@@ -57,8 +57,10 @@ async def start(calling: Calling, given: StartBody) -> Any:
         return 201 if done else 202, StartedAnswer(answer.id, answer.workflow, answer.key)
     several = given.instances or []
     if given.workflow or not 1 <= len(several) <= STARTS_MAX:
-        text = f"a start has a workflow, or 1 to {STARTS_MAX} instances; found {len(several)}"
-        text += " and a workflow" if given.workflow else ""
+        text = "workflow is missing: a start names one"
+        if given.instances is not None:
+            text = f"a list has 1 to {STARTS_MAX} starts, found {len(several)}"
+            text += " and, beside the list, a workflow: leave one out" if given.workflow else ""
         raise HttpProblem(422, "bad-request", text, where="/instances" if several else "/workflow")
     each_one = enumerate(several)
     return StartedAnswer(items=await asyncio.gather(*(_started(calling, each, f"\x00{n}") for n, each in each_one)))
