@@ -26,6 +26,7 @@ async def main():
         handle = await engine.start("counting", key="c")
         for n in range(int(sys.argv[3]), 1_000_000_000):
             await handle.send("count", n)
+            await asyncio.sleep(0.002)  # at its own pace, not at that of a disk: too far behind is a gap
         await asyncio.Event().wait()
 
 asyncio.run(main())
