@@ -1,5 +1,6 @@
 """Every snippet of the documentation runs, and prints what the page says. The rules are in `pages.py`."""
 
+import ast
 import os
 import re
 import subprocess
@@ -62,6 +63,26 @@ def test_every_block_says_its_language():
     nameless = [block.place for page in OWN for block in blocks(page) if not block.language]
 
     assert nameless == []
+
+
+def test_code_that_a_command_imports_calls_nothing_by_that():
+    """The first snippet of the README is what a reader saves, and gives to `perdure dev`."""
+    first = next(block for block in blocks(ROOT / "README.md") if block.language == "python")
+    imported = [first]
+    for page in OWN:
+        commands = "\n".join(block.text for block in blocks(page) if block.language == "console")
+        named = {f"{name}.py" for name in re.findall(r"(?m)^\$ perdure \w+ (\w+)(?:\.py)?\b", commands)}
+        imported += [block for block in blocks(page) if block.language == "python" and block.file in named]
+
+    calls = [
+        f"{block.place}: {ast.unparse(statement)}"
+        for block in imported
+        for statement in ast.parse(block.text).body
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    ]
+
+    assert len(imported) > 3
+    assert calls == []
 
 
 def parts(found: list[Block]) -> list[list[Block]]:

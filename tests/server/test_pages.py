@@ -1,6 +1,7 @@
 """Workflows, drawings, tasks, the world, queues and settings, in a real browser."""
 
 import shlex
+from datetime import UTC, datetime
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
@@ -346,14 +347,20 @@ def test_a_draft_is_kept_until_it_is_discarded_or_the_task_has_ended(stage):
     assert stage.tell(story) == ("not yet", "", None)
 
 
-def test_after_a_task_the_next_one_of_the_list_is_open_and_said(stage):
+def test_after_a_task_the_next_one_of_the_list_is_open_and_said_and_no_task_is_late(stage):
     async def story(site, page):
         tasks = [await task_of(site, "approval", f"row-{n}", amount=70 + n) for n in range(3)]
+        await page.goto(f"{site.url}/settings")
+        await page.wait_for_selector(".facts")
+        await site.engine.tasks.change(tasks[1], due=datetime(2026, 1, 1, tzinfo=UTC), by=Actor("root", admin=True))
+        await page.click(".nav a:has-text('1 late')")  # it comes by the stream
         await page.goto(f"{site.url}/tasks/{tasks[1]}?order=created")
+        await page.wait_for_selector(".nav .late")
         await page.click(".choice >> text=yes")
         await page.click("text=Complete, then next task")
         await page.wait_for_url(f"**/tasks/{tasks[2]}*")
         await page.wait_for_selector("#h-task:focus:has-text('Approve 72')")
+        await page.wait_for_selector(".nav .late", state="detached", timeout=20_000)  # the next look is after 60 s
         return await page.inner_text("p[role=status]")
 
     assert stage.tell(story) == "Approve 71 is done. Next: Approve 72"

@@ -255,13 +255,19 @@ def test_cross_site_writes_fail_in_a_real_browser(stage):
     assert stage.tell(story) is None
 
 
-def test_a_stranger_sees_the_login_page(stage):
+def test_a_stranger_sees_the_login_page_and_a_login_leads_to_the_dashboard(stage):
     async def story(site, page):
         await page.goto(f"{site.url}/instances/order/o-1")
         text = await page.inner_text("main")
         await page.goto(f"{site.url}/login#wrong")
         await page.wait_for_function("document.querySelector('#say').textContent.includes('too old')")
-        return text, await page.inner_text("#command"), site.url
+        command = await page.inner_text("#command")
+        await page.goto(f"{site.url}/login#{site.server.accesses.own_link('ann')}")  # in the tab of the old one
+        await page.wait_for_url(f"{site.url}/")
+        await page.wait_for_selector(".totals")
+        await page.goto(f"{site.url}/login", wait_until="commit")
+        await page.wait_for_url(f"{site.url}/")
+        return text, command, site.url
 
     text, command, url = stage.tell(story, login="")
     assert "not logged in" in text
@@ -565,7 +571,7 @@ def test_a_list_is_kept_as_a_bookmark_with_its_columns_and_its_order(stage):
     assert "q=-status" in url
 
 
-def test_all_tabs_of_a_browser_share_one_stream(stage):
+def test_all_tabs_of_a_browser_share_one_stream_and_a_notice_takes_a_quarter_of_the_window(stage):
     async def story(site, page):
         handle = await an_order(site, "in-two-tabs")
         other = await page.context.new_page()
@@ -578,8 +584,37 @@ def test_all_tabs_of_a_browser_share_one_stream(stage):
         await handle.send("decision", "yes")
         for each in (page, other):
             await each.wait_for_selector(".stamp.st-completed")
+        site.server.tell(
+            "\n".join([f"order/o-{n} would diverge: at entry 2 it did {'something else ' * 9}" for n in range(64)])
+        )
+        await other.set_viewport_size({"width": 360, "height": 740})
+        for each, scheme in ((page, "light"), (other, "dark")):
+            await each.bring_to_front()
+            await each.emulate_media(color_scheme=scheme)
+            await each.evaluate(GO, "/tasks")  # the stream has its channel already: the notice stays
+            await each.focus("text=Show all")
+            taken.append(await each.evaluate(SHARE))
+            await each.keyboard.press("Enter")
+            await each.wait_for_selector(".notice.open")
+            taken.append(await each.evaluate(SHARE))
+            await each.focus(".notice")
+            await each.keyboard.press("End")
+            await each.locator(".notice").evaluate(SCROLLED)
+            await each.evaluate(AXE_SCRIPT)
+            found.extend(await each.evaluate(AXE, {"include": [".stale"]}))
+        site.server.tell("")
+        await page.wait_for_selector(".notice", state="detached")
 
+    taken: list[float] = []
+    found: list[str] = []
     stage.tell(story)
+
+    assert max(taken) <= 0.26 and min(taken) > 0.05
+    assert found == []
+
+
+SCROLLED = "(box) => new Promise((done) => box.scrollTop ? done() : box.addEventListener('scroll', done))"
+SHARE = "document.querySelector('.stale').getBoundingClientRect().height / innerHeight"
 
 
 def test_a_start_form_has_the_parameters_with_the_json_beside_it(stage):

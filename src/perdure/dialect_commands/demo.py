@@ -277,8 +277,9 @@ EVENTS: Final = [
     Sold("chair", 6),
     Sold("nails", 12),
     Sold("desk", 1),
+    Sold("glue", 6),
 ]
-"""What the world hears of, once: the shelf of nails gets stuck."""
+"""What the world hears of, once: the shelf of nails gets stuck; the newest makes the shelf of glue run short."""
 
 # ---- agents, and a playbook ----------------------------------------------------------------------------------------
 

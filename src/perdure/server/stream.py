@@ -119,9 +119,10 @@ class Stream:
                     async for each in self._told(moved, position):
                         yield each
                     position = now
-            yield event("live", {}, pack(position))
-            if self._notice():
-                yield event("notice", {"text": self._notice()})
+            notice = self._notice()
+            yield event("live", {"notice": notice} if notice else {}, pack(position))  # pages do not blink
+            if notice:
+                yield event("notice", {"text": notice})
             for channel in self._channels:
                 if channel.kind == "frames":
                     self._frames[channel] = FrameChannel(self._client, channel.workflow, channel.key, woken.set)

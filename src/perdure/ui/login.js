@@ -25,3 +25,5 @@ if (!here.startsWith("/login")) oidc.href += `?to=${encodeURIComponent(here + lo
 
 if (document.body.dataset.go) location.replace(root + document.body.dataset.go);
 else if (token) login().catch(() => { say.textContent = "The server does not answer. Try again."; });
+else if (here === "/login") fetch(`${root}/api/v1/whoami`).then((answer) => { if (answer.ok) location.replace(`${root}/`); }, () => {}); // logged in already
+addEventListener("hashchange", () => location.reload()); // a link that was pasted here

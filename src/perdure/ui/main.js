@@ -1,5 +1,5 @@
 // The frame of all pages: bar, page, foot, keys. Pages load when they are first opened.
-import { html, render, useState, useEffect } from "./lib/html.js";
+import { html, render, useState, useEffect, useRef } from "./lib/html.js";
 import { get, logout } from "./lib/api.js";
 import { go, href, listen, place } from "./lib/router.js";
 import { Bones, Empty, Icon, Shape, Trouble } from "./lib/parts.js";
@@ -7,6 +7,7 @@ import { next, theme } from "./lib/theme.js";
 import { clock, figure, use, visible, zoneName } from "./lib/format.js";
 import { Keys, keys } from "./lib/keys.js";
 import { Palette } from "./lib/palette.js";
+import { calm, watch } from "./lib/stream.js";
 
 const PAGES = [
   { name: "Dashboard", path: "/", file: "dashboard", key: "d" },
@@ -64,8 +65,9 @@ function App() {
   useEffect(() => {
     const look = () => get("/tasks/count", { candidate: true, due_before: new Date().toISOString() }).then((found) => setLate(found.count), () => {});
     look();
-    const timer = setInterval(look, 60000);
-    return () => clearInterval(timer);
+    const timer = setInterval(look, 60000); // a task becomes late without an event
+    const stop = watch(["tasks:mine"], calm(look, 500));
+    return () => { clearInterval(timer); stop(); };
   }, []);
   const [fleet, setFleet] = useState(null);
   useEffect(() => { // the line at the foot
@@ -103,7 +105,7 @@ function App() {
   </div>
 </header>
 <main id="main" tabindex="-1">
-  ${notice && html`<div class="stale" role="alert"><span class="st st-failed"><${Shape} name="failed" />the old code goes on</span><pre class="notice">${visible(notice)}</pre></div>`}
+  ${notice && html`<${Notice} text=${notice} />`}
   ${live === false && html`<div class="stale" role="status"><span class="live off">not live${off && ` since ${clock(off)}`}</span><span>The stream broke off, and is tried again by itself. What you see may be old${fleet && html`: the journal was at <code>${figure(entries(fleet))}</code>`}.</span><button class="btn small" type="button" onClick=${() => location.reload()}>Try now</button></div>`}
   ${error ? html`<${Trouble} error=${error} />` : !page ? html`<div class="sheet"><${Empty} title="There is no such page"><p class="second">Nothing stands at <code>${visible(path)}</code>.</p><a class="btn" href=${href("/")}>Go to the dashboard</a><//></div>` : Page && me ? html`<${Page} key=${shown} rest=${rest} query=${query} me=${me} setLive=${setLive} />` : lost ? html`<${Trouble} error="The server does not answer: this page could not be loaded." again=${() => location.reload()} />` : html`<${Bones} />`}
 </main>
@@ -113,6 +115,20 @@ function App() {
   <span class="end"><span>times in ${zoneName()}</span><button class="plain" type="button" onClick=${() => setHelp(true)}><kbd>?</kbd> keys</button></span></footer>
 ${help && html`<${Keys} pages=${PAGES} close=${() => setHelp(false)} />`}
 ${asks !== null && html`<${Palette} begin=${asks} pages=${PAGES} close=${() => setAsks(null)} more=${[{ text: "Change the theme", icon: "theme", hint: shade, run: () => setShade(next()) }, { text: "Compare two instances", icon: "right", run: () => go(href("/compare")) }, { text: "Keys", icon: "info", hint: html`<kbd>?</kbd>`, run: () => setHelp(true) }, { text: "Log out", icon: "person", hint: me?.id, run: logout }]} />`}`;
+}
+
+// Why `perdure dev` did not take new code over: two lines of it until it is opened, and never more than a quarter of the window.
+function Notice({ text }) {
+  const [open, setOpen] = useState(false);
+  const [long, setLong] = useState(false);
+  const box = useRef(null);
+  useEffect(() => {
+    if (open) return;
+    const sized = new ResizeObserver(([{ target }]) => setLong(target.scrollHeight > target.clientHeight + 1));
+    sized.observe(box.current);
+    return () => sized.disconnect();
+  }, [text, open]);
+  return html`<div class="stale"><div class="old-code" role="alert"><span class="st st-failed"><${Shape} name="failed" />the old code goes on</span><pre class=${`notice${open ? " open" : ""}`} ref=${box} tabindex=${open ? 0 : null} id="notice">${visible(text)}</pre></div>${long && html`<button class="btn small" type="button" aria-expanded=${String(open)} aria-controls="notice" onClick=${() => setOpen(!open)}>${open ? "Show less" : "Show all"}</button>`}</div>`;
 }
 
 // How far the journal is, and who moves it.

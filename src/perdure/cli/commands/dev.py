@@ -237,7 +237,8 @@ class Watching:
         if self._console.json:
             self._console.answer({"url": told["url"], "login": link}, "")
         else:
-            click.echo(f"running {self._target} on {self._console.db}; open {link}")
+            what = "the demo, of which some fails on purpose," if self._target == DEMO else self._target
+            click.echo(f"running {what} on {self._console.db}; open {link}")
         sys.stdout.flush()
         if self._browse is not None:
             self._browse(link)

@@ -29,7 +29,7 @@ export function watch(channels, heard, told = () => {}, last = "") {
   if (!port) return alone(channels, heard, told, last);
   const reader = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
   readers.set(reader, (name, data) => {
-    if (name === "live") { told(true); notice(""); }
+    if (name === "live") { told(true); notice(data.notice ?? ""); }
     else if (name === "off") told(false);
     else if (name === "notice") notice(data.text);
     else heard(name, data);
@@ -51,7 +51,7 @@ function alone(channels, heard, told, last) {
     source = new EventSource(`${root}/api/v1/stream?${query}${last && !again ? `&last=${encodeURIComponent(last)}` : ""}`);
     for (const name of NAMES)
       source.addEventListener(name, (event) => {
-        if (name === "live") { told(true); notice(""); if (again !== false) heard("gap", {}); again = false; }
+        if (name === "live") { told(true); notice(JSON.parse(event.data).notice ?? ""); if (again !== false) heard("gap", {}); again = false; }
         else if (name === "notice") notice(JSON.parse(event.data).text);
         else heard(name, JSON.parse(event.data));
       });

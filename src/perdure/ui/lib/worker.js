@@ -6,6 +6,7 @@ let opened = "";
 let last = "";
 let root = "";
 let later = null;
+let notice = ""; // of the stream that is open
 
 const fits = ({ channels }, name, data) =>
   channels.some((each) => {
@@ -23,9 +24,11 @@ const all = (name, data) => { for (const each of readers.values()) tell(each, na
 function heard(name, event) {
   const data = JSON.parse(event.data);
   if (event.lastEventId) last = event.lastEventId;
+  if (name === "notice") notice = data.text;
   if (name === "live") {
+    notice = data.notice ?? "";
     for (const each of readers.values()) {
-      tell(each, "live", {});
+      tell(each, "live", { notice });
       if (each.fresh) tell(each, "gap", {}); // it may have read before the stream began
       each.fresh = false;
     }
@@ -76,7 +79,7 @@ onconnect = ({ ports: [port] }) => {
       const known = source && opened.split("&").map((each) => decodeURIComponent(each.slice(9)));
       readers.set(data.reader, { name: data.reader, port, channels: data.channels, fresh: data.fresh, bad: false });
       if (known && source.readyState === EventSource.OPEN && data.channels.every((each) => known.includes(each))) { // the stream has these channels already
-        tell(readers.get(data.reader), "live", {});
+        tell(readers.get(data.reader), "live", { notice });
         if (data.fresh) tell(readers.get(data.reader), "gap", {});
         readers.get(data.reader).fresh = false;
       }
