@@ -18,6 +18,7 @@ from perdure.kernel.entry import Entry
 from perdure.kernel.events import Address
 from perdure.kernel.limits import VALUE_MAX, Limits
 from perdure.kernel.machine import Machine
+from perdure.kernel.moment import Moment
 from perdure.kernel.policy import Policy
 from perdure.kernel.retention import Retention
 from perdure.kernel.routing import Subscription
@@ -25,6 +26,7 @@ from perdure.ports.dialect import Stored
 
 from .compile import Program
 from .machine import ProcessMachine, refusal
+from .migrate import migrated
 
 if TYPE_CHECKING:
     from perdure.drawing.draw import Format
@@ -120,6 +122,18 @@ class Runnable:
 
     def machine(self, address: str, snapshot: builtins.bytes | None) -> ProcessMachine:
         return ProcessMachine(self.program, address, snapshot)
+
+    def take_over(
+        self, address: str, machine: Machine, renamed: Mapping[str, str], moment: Moment
+    ) -> tuple[Machine, Decision]:
+        """Nothing is opened, withdrawn or done: what was open is, and what stopped has."""
+        assert isinstance(machine, ProcessMachine)
+        made = self.machine(address, migrated(machine.life, self.program, renamed))
+        made.life.begin_slice(moment)
+        for name in self.program.state.keys() - made.life.state.keys():
+            made.life.begin(name)
+        begin = made.snapshot()
+        return made, msgspec.structs.replace(made.life.decision(), begin=begin)
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
         return any(getattr(recorded, name) != getattr(current, name) for name in _COMPARED)
