@@ -121,7 +121,7 @@ class Successor(Workflow, Protocol):
     def take_over(
         self, address: str, machine: Machine, renamed: Mapping[str, str], moment: Moment
     ) -> tuple[Machine, Decision]:
-        """Its machine, with what a machine of the other version holds, and the decision with the snapshot that begins it.
+        """Its machine, with what a machine of the other version holds, and the decision with its first snapshot.
 
         `renamed` has new locations by the old ones. Raises `DoesNotFit`, with all that has no place in this definition.
         """

@@ -179,7 +179,9 @@ def _control_refusal(instance: Instance, event: Event, rules: Rules, policy: Pol
         case Migrated(version=version) if version == instance.definition:
             return Accepted(instance.id, instance.address, fresh=False)
         case Migrated(version=version) if version and instance.halted:
-            return Refused("refused", f"{instance.address} stopped at an event, and migrates after that: retry or cancel")
+            return Refused(
+                "refused", f"{instance.address} stopped at an event, and migrates after that: retry or cancel"
+            )
         case _ if instance.ended:
             return Refused("ended", f"{instance.address} {ended(instance.status)} and takes no {_word(event)}")
         case _:

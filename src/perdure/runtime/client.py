@@ -91,6 +91,7 @@ class Client(Speaker):
         """Definitions of processes: put, activate, list."""
         self.playbooks = Definitions(connection, "playbook")
         """Definitions of playbooks, as `processes`."""
+        self.processes.code = self.playbooks.code = self.code
         self.tasks = Tasks(connection)
         """What people are asked for, by all workflows of this database."""
 
