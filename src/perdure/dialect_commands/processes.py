@@ -25,7 +25,7 @@ from perdure.kernel.rows import StoredInstance
 from perdure.kernel.workflows import Workflows
 from perdure.processes.model import json_schema
 from perdure.runtime.client import Client
-from perdure.runtime.state import draw_instance
+from perdure.runtime.state import draw_instance, version_in
 from perdure.views.find import find_started
 
 T = TypeVar("T")
@@ -197,9 +197,11 @@ def draw(  # noqa: PLR0917
             if "/" not in target:
                 return str((await _kept(client, target, version)).draw(form, direction))
             _, head = await find_started(client, target)
-            process = await _kept(client, head.workflow, head.version.partition("+")[0])
             rows = [row for row in await client.queries.history(head.id) if at is None or row.seq <= at]
             record = StoredInstance(head, None, tuple(rows)) if rows else None
+            process = await _kept(
+                client, head.workflow, (version_in(record) if record else head.version).partition("+")[0]
+            )
             return draw_instance(Workflows([process]), record, form, direction)
 
         picture = console.ask(read)

@@ -81,7 +81,7 @@ class Wait:
         self.since = 0
         self.params = b""
         self.deadline = b""  # the intent of a timer beside it
-        self.place = ""  # of a call whose step was renamed since: its attempts keep the location, and so the key
+        self.place = ""  # where it was opened, if the step was renamed since: attempts keep that, and so their key
 
 
 class Stop:

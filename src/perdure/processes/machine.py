@@ -218,7 +218,7 @@ def _wake(life: Life, location: str) -> None:
             wait is None
             or wait.kind not in ("timer", "pause")
             or id != wait.intent
-            or location not in ("", branch.location)
+            or location not in ("", wait.place or branch.location)
         ):
             continue
         life.withdraw(id)

@@ -109,7 +109,7 @@ class _Mover:
             then, here = (_asks(each, whole=last and waits) for each in (op, outer))
             if then != here:
                 self._problem(was, f"has {here} at {own}{outer.name}, and this is {then}")
-            if last and op.kind == "call" and before + op.name != frame[2] + outer.name:
+            if last and not branch["fork"] and before + op.name != frame[2] + outer.name:
                 kept = branch["wait"] or branch["stop"]
                 kept[-1] = kept[-1] or before + op.name
         if branch["fork"] is not None and outer is not None:

@@ -11,7 +11,16 @@ import msgspec
 
 from perdure.codec import decode, encode, to_plain
 from perdure.codec.jsonschema import read
-from perdure.errors import BadProcess, CallerError, Misfit, NotConvertible, PerdureError, TooLarge, WorkflowUnavailable
+from perdure.errors import (
+    BadProcess,
+    CallerError,
+    DoesNotFit,
+    Misfit,
+    NotConvertible,
+    PerdureError,
+    TooLarge,
+    WorkflowUnavailable,
+)
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.entry import Entry
@@ -25,6 +34,7 @@ from perdure.kernel.routing import Subscription
 from perdure.ports.dialect import Stored
 
 from .compile import Program
+from .life import StepError
 from .machine import ProcessMachine, refusal
 from .migrate import migrated
 
@@ -130,8 +140,11 @@ class Runnable:
         assert isinstance(machine, ProcessMachine)
         made = self.machine(address, migrated(machine.life, self.program, renamed))
         made.life.begin_slice(moment)
-        for name in self.program.state.keys() - made.life.state.keys():
-            made.life.begin(name)
+        for name in sorted(self.program.state.keys() - made.life.state.keys()):
+            try:
+                made.life.begin(name)
+            except StepError as error:
+                raise DoesNotFit(f"state.{name}: {error}") from None
         begin = made.snapshot()
         return made, msgspec.structs.replace(made.life.decision(), begin=begin)
 

@@ -138,10 +138,9 @@ class Definitions:
         All that an instance stands at must be in that version, of the same kind: at the same location, or at the one
         that `map` names, `{old: new}`. `keys`: of these instances; None: of all that live. `dry_run` only tells.
         """
-        await self.get(name, to)
-        workflow = await self.code(name, to)
+        workflow = await self.code(name, to) or await self.get(name, to)
         if not isinstance(workflow, Successor):
-            raise CallerError(f"{name} is a {self._dialect}: its instances stay on the version that they began with")
+            raise CallerError(f"{name} is no process: its instances migrate to no version that is named")
         for old, new in (map or {}).items():
             checked_text(old, "a location"), checked_text(new, "a location")
         moving = Migrating(self._connection, self.code, workflow, map or {}, asked(said) or Asked())
