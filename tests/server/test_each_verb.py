@@ -26,6 +26,7 @@ OTHERS = {
     "retry": "test_repeat.py",
     "settle": "test_repeat.py",
     "message": "test_world.py: by the reference of a process",
+    "migrate": "test_preview.py",
     "queue show": "test_queues.py: on PostgreSQL",
     "queue jobs": "test_queues.py: on PostgreSQL",
     "manifest apply": "test_world.py",
