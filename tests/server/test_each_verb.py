@@ -77,6 +77,8 @@ def good(version, tasks):
         "send": (order, {"name": "note"}),
         "tag": (order, {"tags": {"a": "b"}}),
         "wake": ({"id": "secret_plan/nap"}, {}),
+        "pause": ({"id": "stock/s"}, {"reason": "stock-taking"}),
+        "resume": ({"id": "stock/s"}, {}),
         "rewind": ({"id": "order/old"}, {"location": "charge"}),
         "fork": ({"id": "order/old"}, {"location": "charge", "key": "fork"}),
         "cancel": ({"id": "order/stop"}, {"reason": "no"}),

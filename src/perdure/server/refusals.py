@@ -41,6 +41,8 @@ REFUSALS: Final[dict[str, tuple[str, ...]]] = {
     "ask": (*_INSTANCE, "instance-ended", "invalid-input", "not-answered"),
     "cancel": (*_PLANNED, "instance-ended"),
     "wake": (*_INSTANCE, "instance-ended", "unknown-location"),
+    "pause": (*_INSTANCE, "instance-ended", "bad-request"),
+    "resume": (*_INSTANCE, "instance-ended", "bad-request"),
     "tag": (*_INSTANCE, "instance-ended"),
     "retry": (*_PLANNED, "not-stuck"),
     "settle": (*_PLANNED, "not-stuck", "unknown-location"),

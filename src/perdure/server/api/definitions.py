@@ -160,7 +160,7 @@ async def activate(calling: Calling, given: ActivateParams) -> ActivatedDefiniti
     return ActivatedDefinition(noun, given.name, stored.version)
 
 
-class MigrateParams(msgspec.Struct, frozen=True):
+class MigrationParams(msgspec.Struct, frozen=True):
     """`to` is a version; `map` has new locations of steps by the old ones. `keys`: only these instances.
 
     `dry_run`: only tell what would happen. `plan` is that of a dry run: refused if another set of instances fits now.
@@ -188,7 +188,7 @@ class MigratedInstances(msgspec.Struct, frozen=True):
     plan: str | UnsetType = UNSET
 
 
-async def migrate(calling: Calling, given: MigrateParams) -> MigratedInstances:
+async def migrate(calling: Calling, given: MigrationParams) -> MigratedInstances:
     """At most 500 instances. What does not fit is left alone; if nothing fits, all is refused."""
     await calling.check_workflow(given.name)
     to = (await calling.client.processes.get(given.name, given.to)).version
@@ -212,7 +212,7 @@ async def migrate(calling: Calling, given: MigrateParams) -> MigratedInstances:
     return MigratedInstances(given.name, to, found.migrated, found.left, more)
 
 
-async def _migrated(calling: Calling, given: MigrateParams, keys: list[str], *, dry_run: bool) -> Migration:
+async def _migrated(calling: Calling, given: MigrationParams, keys: list[str], *, dry_run: bool) -> Migration:
     asked = calling.client.processes.migrate(given.name, to=given.to, keys=keys, map=given.map, dry_run=dry_run)
     found = await calling.within(f"migration of {given.name}", asked)
     if found is None:
