@@ -27,7 +27,7 @@ def database(request, tmp_path):
     asyncio.run(
         run(script="drop table if exists t; drop table if exists perdure_once; create table t (n int, s varchar(100))")
     )
-    run.tool = request.param
+    run.tool = request.param  # type: ignore[attr-defined]
     return run
 
 

@@ -194,7 +194,10 @@ class Reasons:
         if self._seen.server:
             worker = ("worker", job.function.partition(":")[0], "--queue", job.queue)
             dispatch = ("dispatch", job.queue, "--dask", "ADDRESS")
-            text += job.note or "No worker has it: all are busy, or none has that function."
+            text += job.note or (
+                "No worker has it: all are busy, or none has that function. A worker has the functions that its modules "
+                "define or import by name, and every @perdure.step of a module that they import."
+            )
             todos = Advice("to serve the queue", worker), Advice("or on a cluster", dispatch)
             return Reason("queued", text, todos, open)
         text += "It runs if the engine serves the queue."
