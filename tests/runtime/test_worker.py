@@ -185,7 +185,7 @@ async def test_a_worker_performs_what_is_queued() -> None:
 
 
 async def test_a_worker_has_what_its_modules_import(tmp_path: Path) -> None:
-    """The flow is in this module; one of its functions is imported by name, the other is a step of an imported module."""
+    """One function of the flow is imported by name, the other is a step of a module that is imported."""
     place, traces = Place(), tmp_path / "traces"
     async with place.engine() as client, place.worker():
         handle = await client.start(borrowing, str(traces))
@@ -195,7 +195,7 @@ async def test_a_worker_has_what_its_modules_import(tmp_path: Path) -> None:
 
 
 def test_a_job_reaches_no_function_that_its_worker_has_for_itself() -> None:
-    """Functions of the standard library, of perdure, and of modules that are imported as such, are none of a worker's."""
+    """Those of the standard library and of perdure, and what a module that is imported as such does not declare."""
     names = known(HERE)
 
     assert "tests.runtime.queue_jobs:trace" in names and "tests.runtime.queue_jobs:double" in names

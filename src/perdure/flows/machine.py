@@ -289,6 +289,7 @@ class FlowMachine:
         if outcome is not None and outcome.status is Status.FAILED and self.flow.on_error is not None:
             assert outcome.error is not None
             self.report((self.flow.on_error,), "flow", "", 1, outcome.error)
+        facts = () if outcome is None else ending.lost_failures(self)
         stuck: Stuck | None = None
         if self.unsettled and outcome is None:
             _, stuck = next(iter(self.unsettled.values()))
@@ -297,13 +298,13 @@ class FlowMachine:
         opened, withdrawn = tuple(self.opened.values()), tuple(self.withdrawn)
         said, self.said = self.said, None
         if said is None and stuck is None:
-            return Decision(opened, withdrawn, (), (), (), None, None, outcome, (), tuple(self.opened))
+            return Decision(opened, withdrawn, (), facts, (), None, None, outcome, (), tuple(self.opened))
         said = said or Said()
         sent, published, noted = tuple(said.sent), tuple(said.published), tuple(said.noted)
         responded, reports = tuple(said.responded), tuple(said.reports)
         ids = tuple(self.opened)
         decision = Decision(
-            opened, withdrawn, sent, (), published, None, stuck, outcome, noted, ids, responded, reports
+            opened, withdrawn, sent, facts, published, None, stuck, outcome, noted, ids, responded, reports
         )
         if said.tags or said.answers:
             decision = msgspec.structs.replace(decision, tags=tuple(said.tags), answers=tuple(said.answers))
