@@ -147,6 +147,12 @@ async def adding(ctx: perdure.Context, a: int, b: int = 2) -> int:
 
 
 @perdure.flow
+async def careless(ctx: perdure.Context) -> None:
+    asyncio.create_task(fail(), name="background")
+    await ctx.step("buy", one)
+
+
+@perdure.flow
 async def failing(ctx: perdure.Context, what: str) -> None:
     raise LookupError(what)
 """
@@ -185,7 +191,7 @@ NAMES = (
     *("sleeping/told", "sleeping/moved", "pausing/told", "waiting/told", "waiting/moved", "listening/told"),
     *("hoping/told", "working/told", "again/told", "unlucky/told", "parent/told", "crowded/told", "fragile/told"),
     *("fragile/moved", "undoing/told", "regretting/told", "regretting/moved", "cleaning/told"),
-    *("waiting/cancelled", "waiting/restarted"),
+    *("waiting/cancelled", "waiting/restarted", "careless/told"),
 )
 
 
@@ -347,6 +353,13 @@ def test_what_has_ended_is_started_again_by_the_command_that_is_told(states: Wor
 def told_command(world: World, name: str, verb: str) -> list[str]:
     line = next(line for line in told(world, name) if f"perdure {verb} " in line)
     return shlex.split(line[line.index("perdure ") :])[1:]
+
+
+def test_a_failure_that_a_flow_did_not_notice_is_told_besides_how_it_ended(states: World) -> None:
+    eventually(lambda: shown(states, "careless/told")["status"] == "completed")
+
+    assert [reason["kind"] for reason in reasons_of(states, "careless/told")] == ["completed", "task-failed"]
+    assert "its task background failed: ValueError: no stock. Nothing awaited it." in told(states, "careless/told")[2]
 
 
 # ---- without an engine -------------------------------------------------------------------------------------------
