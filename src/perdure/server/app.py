@@ -44,7 +44,7 @@ from .readers import FoldedHistory, Histories
 from .reading import no_such, read_query
 from .redacting import Redactor, read_pointer
 from .rendering import plain, shown, trimmed
-from .repeat import REPLAYED, SAID, Repeats, came_before, check_entry, event_id, first_answer, said_of
+from .repeat import REPLAYED, SAID, Repeats, came_before, check_entry, event_id, first_answer, refuse_moved, said_of
 from .routes import API, ROUTES, Route, match
 from .settings import Settings, secret_of
 from .static import Static
@@ -54,6 +54,9 @@ log: Final = logging.getLogger("perdure.server")
 
 LONG: Final = frozenset({"result", "ask"})
 """Verbs that wait as long as their caller says."""
+
+SHOWN_ONCE: Final = frozenset({"key add", "access link"})
+"""Verbs whose answer is a secret."""
 
 STRANGER: Final = HttpProblem(401, "login-needed", "log in, or send an API key: Authorization: Bearer pdk_…")
 HEALTH_SECONDS: Final = 2.0
@@ -238,7 +241,9 @@ class ServerApp:
             calling.event = event_id(login.actor.id, f"{request.id}:{token_hex(8)}")
             asked = msgspec.structs.replace(asked, id=calling.event)
         calling.client = asking(self.client, asked)
-        return await work() if key is None else await self._repeats.once(login, key, calling.said, work)
+        if key is None:
+            return await work()
+        return await self._repeats.once(login, key, calling.said, work, secret=route.name in SHOWN_ONCE)
 
     async def _call(self, calling: Calling, route: Route, params: Any) -> Answer:
         repeated, heights = False, None
@@ -266,6 +271,7 @@ class ServerApp:
             if first is None and isinstance(error, UnknownWorkflow) and not calling.sees_all:
                 raise HttpProblem(404, "unknown-workflow", "there is no such workflow") from None
             if first is None:
+                await refuse_moved(calling)
                 raise
             answered, repeated = first, True
         if isinstance(answered, Answer):
