@@ -430,3 +430,17 @@ def test_what_is_shown_with_a_time_is_not_after_that_time():
         return [(await client.get(f"{API}/instances/count", params=[bound])).json()["count"] for bound in bounds]
 
     assert run(story) == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("key", ["a/../b", "..", "x/-/history", "50% ö?#/x"])
+def test_links_of_an_answer_lead_to_an_instance_of_any_name(key):
+    async def story(site):
+        client = await site.key(OPERATOR)
+        made = await client.post(f"{API}/instances", json={"workflow": "order", "key": key, "input": {"cents": 1}})
+        await site.engine.handle("order", key).send("decision", "x" * 9000)
+        await site.engine.handle("order", key).result(20)
+        shown = (await client.get(made.headers["location"])).json()
+        whole = await client.get(shown["result"]["href"])
+        return shown["key"], whole.json()["result"]["decision"]
+
+    assert run(story) == (key, "x" * 9000)

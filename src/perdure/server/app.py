@@ -286,7 +286,7 @@ class ServerApp:
         made = status == 201 and route.name in ("start", "bulk start")
         if (made or status == 202) and isinstance(id := getattr(answer, "id", None), str):
             folder = "/bulk" if route.name == "bulk start" else "/instances"
-            headers.append(("location", f"{calling.request.root}{API}{folder}/{quote(id, safe='/@')}"))
+            headers.append(("location", await _location(calling, folder, id)))
         query = read_query(calling.request.query) if route.read else {}
         if route.direct and "fields" not in query:
             return Answer(status, msgspec.json.encode(answer), headers=headers)
@@ -439,10 +439,18 @@ async def _no_verb(calling: Calling, path: str) -> HttpProblem | None:
     return HttpProblem(404, "not-found", no_such("verb", verb, [name for name in reads if "{" not in name]))
 
 
+async def _location(calling: Calling, folder: str, id: str) -> str:
+    """Where an answer says to look: by number, if the path of the name would be read as another one."""
+    if {".", "..", "-"} & set(id.split("/")):
+        head = calling.head if calling.made is None else await calling.client.queries.head(calling.made)
+        id = id if head is None else f"@{head.id}"
+    return quote(f"{calling.request.root}{API}{folder}/{id}", safe="/@")
+
+
 def _whole(request: Request) -> str:
     """The URL of the same answer with whole values."""
     query = f"{request.query.decode('ascii')}&" if request.query else ""
-    return f"{request.root}{request.path}?{query}values=whole"
+    return f"{quote(request.root + request.path, safe='/@')}?{query}values=whole"
 
 
 def _trimmed(document: Any, fields: list[str]) -> Any:
