@@ -69,10 +69,13 @@ class Feed:
         woken = asyncio.Event()
         self._watchers.add(woken)
         if self._task is None or self._task.done():
-            self._begun.clear()
-            self.failed = False
-            self._task = asyncio.ensure_future(self._follow())
-        await self._begun.wait()
+            self._begun, self.failed = asyncio.Event(), False
+            self._task = asyncio.ensure_future(self._follow(self._begun))
+        try:
+            await self._begun.wait()
+        except BaseException:
+            self.leave(woken)
+            raise
         return woken
 
     def leave(self, woken: asyncio.Event) -> None:
@@ -109,10 +112,11 @@ class Feed:
                 place = rows[-1].seq
         return await self._headed(found), now, n
 
-    async def _follow(self) -> None:
+    async def _follow(self, begun: asyncio.Event) -> None:
+        """`begun` is of this task alone: one that ends late does not say that the next one knows where it is."""
         try:
             self.position = await self._client.queries.heights()
-            self._begun.set()
+            begun.set()
             async with aclosing(self._client.changes()) as changes:
                 async for _ in changes:
                     await self._read()
@@ -121,7 +125,7 @@ class Feed:
         except Exception:
             self.failed = True
         finally:
-            self._begun.set()
+            begun.set()
             for woken in self._watchers:
                 woken.set()
 

@@ -18,7 +18,7 @@ from perdure.kernel.location import is_sleep
 from perdure.kernel.moment import when
 from perdure.kernel.policy import Policy
 from perdure.kernel.rows import told_tags
-from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.status import FINAL, TERMINAL, Status
 from perdure.ports.seen import Line, Reason
 from perdure.ports.store import Filter, ListOrder, ListPlace, change_of, place_of
 from perdure.runtime.bulk import handle_of
@@ -252,7 +252,7 @@ def _may(calling: Calling, head: HeadRow, found: ShownInstance, policy: Policy) 
         "wake": ended or policy.refuses("wake") or ("" if sleeps and not stuck else "it does not sleep"),
         "retry": "" if stuck else (policy.refuses("retry") if failed else "it is neither stuck nor failed"),
         "settle": "" if stuck and unknown_outcome else "no outcome is unknown",
-        "rewind": policy.refuses("rewind"),
+        "rewind": ended if head.status in FINAL else policy.refuses("rewind"),
         "fork": policy.refuses("fork"),
         "tag": ended,
     }
