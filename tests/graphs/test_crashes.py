@@ -138,6 +138,13 @@ def trust() -> Graph:
     return with_census(graph, "plan", "denied")
 
 
+def taint() -> Graph:
+    graph = Graph("taint", runner=runner, tools=TOOLS, roles=["boss"], taint="strict")
+    graph.node("plan", role="explore", trust="quarantined")
+    graph.node("tools", goal="five", after=["plan"], approve="before")
+    return with_census(graph, "plan", "tools")
+
+
 def kinds() -> Graph:
     graph = Graph("kinds", runner=runner)
     graph.tournament("best", entrants={"e1": "1", "e2": "2", "e3": "3"})
@@ -181,7 +188,7 @@ def answer_all(world: Any, handle: Any) -> None:
             world.advance(3)
             if at_once(world._client.tasks.list(by=ANN, candidate=True)):
                 break
-        task = world._client.handle("perdure.task", f"{handle.key}/@people/{location}")
+        task = world._client.handle("perdure.task", f"{handle.key}/@{handle.workflow}/{location}")
         at_once(task.send("complete", {"answer": answer}, by=ANN, id=location))
 
 
@@ -221,6 +228,7 @@ STORIES: list[tuple[Callable[[], Graph], dict[str, Any]]] = [
     (outcomes, {}),
     (budgets, {}),
     (people, {"story": answer_all, "cache": 0}),
+    (taint, {"story": answer_all}),
     (cancelled, {"story": cancel_one}),
 ]
 
@@ -241,6 +249,7 @@ REPORTS: dict[str, dict[str, Any]] = {
         "any": ["completed", "", "any"],
     },
     "people": {"tools": ["completed", "", ["EDITED", "saw a", 2]]},
+    "taint": {"tools": ["completed", "", ["EDITED", "saw a", 2]]},
     "cancelled": {"tools": ["cancelled", "asked", None], "side": ["completed", "", "side"]},
 }
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.codec import encode, to_plain
+from perdure.codec.converters.frame import did_you_mean
 from perdure.errors import PerdureError
 from perdure.kernel.backoff import Backoff
 
@@ -84,7 +85,8 @@ def limits(value: Any) -> Limits:
         return Limits()
     known = Limits.__struct_fields__
     if not isinstance(value, Mapping) or not set(value) <= set(known):
-        raise ValueError(f"limits of {', '.join(known)}")
+        unknown = next((each for each in value if each not in known), None) if isinstance(value, Mapping) else None
+        raise ValueError(f"limits of {', '.join(known)}{did_you_mean(unknown, known)}")
     for name, each in value.items():
         is_whole = name in WHOLE
         if each is None:
@@ -176,7 +178,7 @@ COMMON: Final[dict[str, Reader]] = {
     "trust": one_of(*TRUSTS),
     "runner": text,
     "queue": text,
-    "tools": texts,
+    "tools": lambda value: None if value is None else texts(value),
     "veto": texts,
     "output": lambda value: value,
     "repairs": whole(0),

@@ -142,6 +142,8 @@ def _ask(turn: Turn, node: NodeState, request: Request, permit: Permit, argument
     assert run is not None
     location = f"{run.location}/ask/{escape(name)}#{run.uses[name]}"
     data = {"node": node.name, "goal": life.filled_goal(turn, node), "tool": name, "arguments": arguments}
+    if is_tainted(turn, node):
+        data["untrusted"] = True
     request.status = "asked"
     request.intent = ask(
         turn,
@@ -169,6 +171,7 @@ def judge_use(
     nth: int = 0,
 ) -> gate.Verdict:
     """`nth`: the how many-th equal call of its run this is; 0: that does not count, because it was allowed before."""
+    life.taint(turn, node, [name for _, name in node.the.after])
     return gate.use(
         node.the,
         name,
@@ -179,9 +182,14 @@ def judge_use(
         accounts=turn.accounts(node),
         wanted=wanted,
         approved=approved,
+        tainted=is_tainted(turn, node),
         nth=nth,
         repeats=lower(turn.model.limits.repeats, node.the.limits.repeats) if nth else None,
     )
+
+
+def is_tainted(turn: Turn, node: NodeState) -> bool:
+    return bool(turn.model.taint) and not node.trusted
 
 
 def _call(turn: Turn, node: NodeState, request: Request) -> None:
@@ -242,7 +250,8 @@ def person_answered(turn: Turn, node: NodeState, request: Request, receipt: Rece
     wanted = request.reserve
     turn.release(node, request)  # judged again as if nothing was reserved
     tool = turn.graph.tools[request.name]
-    answered = gate.permit_for(request.name, request.args, turn.model.permits)
+    tainted = is_tainted(turn, node) and tool.writes
+    answered = gate.permit_for(request.name, request.args, turn.model.permits, tainted=tainted)
     again = judge_use(turn, node, request.name, arguments, wanted, approved=answered)
     if again.word == "deny":
         turn.answer(node, request, turn.deny(node, request.name, again.stage, again.reason))
@@ -340,6 +349,7 @@ def _results(turn: Turn, node: NodeState, run: Run, id: str, asked: Any) -> None
     request.names = names
     open_names = [name for name in names if state.nodes[name].status != "ended"]
     if not open_names:
+        life.taint(turn, node, names)
         turn.answer(node, request, {} if names else {"r": []})
         return
     request.status, request.left = "waits", len(open_names)

@@ -106,6 +106,7 @@ class NodeState(msgspec.Struct):
     opened_at: int = 0
     ended_at: int = 0
     group: int = -1  # the submitted graph that it belongs to: an index of `State.groups`
+    untrusted: bool = False  # it passes on what it has read of a node that is not trusted
 
     @property
     def the(self) -> NodeSpec:
@@ -114,7 +115,7 @@ class NodeState(msgspec.Struct):
 
     @property
     def trusted(self) -> bool:
-        return self.the.trust != "quarantined"
+        return self.the.trust != "quarantined" and not self.untrusted
 
 
 Entry = tuple[int, int, int, str]
