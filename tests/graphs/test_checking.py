@@ -135,6 +135,16 @@ class Page:
     words: int
 
 
+@pytest.mark.parametrize(
+    "rate", [{"publish": 5}, {"publish": (0, 1)}, {"publish": (1, 0)}, {"publish": (1.5, 1)}, {1: (1, 1)}, [1]]
+)
+def test_a_rate_is_a_number_of_calls_and_seconds(rate):
+    graph = Graph("g", runner=echo, tools=[publish], rate=rate)
+    graph.node("a")
+
+    assert [each.where for each in graph.problems] == ["rate"]
+
+
 def test_code_and_data_give_one_hash():
     code = Graph("g", runner=echo, tools=[publish], limits=Limits(running=2), permits=[Permit("publish", "allow")])
     first = code.node("a", role="plan", goal="x", output=Page)

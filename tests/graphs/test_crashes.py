@@ -61,7 +61,7 @@ async def runner(node: Node) -> object:  # one case for each node
                 first.append(denied.stage)
             found = await node.results(first[:2])
             return [*first, *[each.value for each in found.values()]]
-        case "tools":
+        case "tools" | "tools2":
             written = await node.use("write", text=node.goal)
             seen = await node.use("look", what="a")
             try:
@@ -143,6 +143,13 @@ def taint() -> Graph:
     graph.node("plan", role="explore", trust="quarantined")
     graph.node("tools", goal="five", after=["plan"], approve="before")
     return with_census(graph, "plan", "tools")
+
+
+def rates() -> Graph:
+    graph = Graph("rates", runner=runner, tools=TOOLS, limits=Limits(running=1), rate={"*": (2, 9), "look": (1, 5)})
+    graph.node("tools", goal="six")
+    graph.node("tools2", goal="seven")
+    return with_census(graph, "tools", "tools2")
 
 
 def kinds() -> Graph:
@@ -228,6 +235,7 @@ STORIES: list[tuple[Callable[[], Graph], dict[str, Any]]] = [
     (outcomes, {}),
     (budgets, {}),
     (people, {"story": answer_all, "cache": 0}),
+    (rates, {}),
     (taint, {"story": answer_all}),
     (cancelled, {"story": cancel_one}),
 ]
@@ -249,6 +257,7 @@ REPORTS: dict[str, dict[str, Any]] = {
         "any": ["completed", "", "any"],
     },
     "people": {"tools": ["completed", "", ["EDITED", "saw a", 2]]},
+    "rates": {"tools": ["completed", "", ["SIX", "saw a", 2]]},
     "taint": {"tools": ["completed", "", ["EDITED", "saw a", 2]]},
     "cancelled": {"tools": ["cancelled", "asked", None], "side": ["completed", "", "side"]},
 }

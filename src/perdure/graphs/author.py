@@ -68,7 +68,8 @@ class Graph:
     by name, that nodes pick. tools: what runs may use. limits, permits, veto: what the gate says yes and no to. roles:
     who answers the graph's questions. system: text for agents. outputs: nodes whose values are the result (default:
     those that no node waits for). rest_after: seconds of waiting after which a run leaves memory; None: never. taint:
-    "strict" asks a person before a run writes that has read what is not trusted.
+    "strict" asks a person before a run writes that has read what is not trusted. rate: by glob of tools, how many calls
+    may begin in how many seconds; the next one waits.
     """
 
     subscriptions: tuple[Subscription, ...] = ()
@@ -89,6 +90,7 @@ class Graph:
         outputs: Iterable[str | Declared] | None = None,
         rest_after: float | timedelta | None = 5,
         taint: str = "",
+        rate: Mapping[str, tuple[int, float]] | None = None,
         version: str = "1",
     ) -> None:
         self.name = name
@@ -114,6 +116,7 @@ class Graph:
             "outputs": None if outputs is None else [getattr(each, "name", each) for each in outputs],
             "rest_after": rest_after,
             "taint": taint,
+            "rate": rate,
         }
         self.outputs = self._given["outputs"]  # None: those that no node waits for
         for each in tools:
@@ -456,6 +459,7 @@ _OPTIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "outputs": lambda given: None if given is None else fields.texts(given),
     "rest_after": fields.duration,
     "taint": fields.one_of(*TAINTS),
+    "rate": fields.rate,
 }
 
 

@@ -353,7 +353,8 @@ def warnings_of(model: Model, tools: Mapping[str, bool]) -> list[GraphProblem]:
             fits(glob, tool) for glob in model.veto
         ):
             found.append(GraphProblem("permits", f"no permit names {tool}, which writes: every node may use it"))
-    for place, globs in (("permits", [each.glob for each in model.permits]), ("veto", model.veto)):
+    by_permit = [each.glob for each in model.permits]
+    for place, globs in (("permits", by_permit), ("veto", model.veto), ("rate", model.rate)):
         for glob in globs:
             if tools and not any(fits(glob, tool) for tool in tools):
                 hint = did_you_mean(glob, tools)

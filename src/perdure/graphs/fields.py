@@ -21,6 +21,9 @@ Reader = Callable[[Any], Any]
 COUNTED: Final = ("running", "nodes", "depth")
 """Limits that bound a graph; a node has none of them."""
 
+RATED_MAX: Final = 10_000
+"""Calls of one rate: the time of each is kept."""
+
 WHOLE: Final = (*COUNTED, "repeats")
 
 
@@ -151,6 +154,18 @@ def entrants(value: Any) -> dict[str, str]:
     if isinstance(value, list | tuple):
         value = dict.fromkeys(value, "")
     return by_name(value)
+
+
+def rate(value: Any) -> dict[str, tuple[int, float]]:
+    found = {} if value is None else value
+    if not isinstance(found, Mapping) or not all(
+        isinstance(glob, str) and isinstance(pair, list | tuple) and len(pair) == 2 for glob, pair in found.items()
+    ):
+        raise ValueError("a number of calls and seconds by glob, such as {'search': (5, 60)}")
+    pairs = {glob: (whole(1)(calls), duration(seconds) or 0.0) for glob, (calls, seconds) in found.items()}
+    if any(calls > RATED_MAX or not seconds for calls, seconds in pairs.values()):
+        raise ValueError(f"at most {RATED_MAX:,} calls in a number of seconds")
+    return pairs
 
 
 def plain(value: Any) -> Any:

@@ -144,6 +144,7 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True):
     rest_after: float | None = 5
     version: str = "1"
     taint: str = ""  # "strict": who reads what is not trusted is not trusted
+    rate: dict[str, tuple[int, float]] = {}  # by glob: how many calls of tools may begin in so many seconds
 
     def canonical(self) -> bytes:
         return encode(_written(self))
