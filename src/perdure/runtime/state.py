@@ -37,6 +37,11 @@ class Stateful(Workflow, Protocol):
     def read_state(self, machine: Machine) -> Any: ...
 
 
+def version_in(record: StoredInstance) -> str:
+    """The version that an instance runs on by its record, which may end before a migration."""
+    return fold(Address(record.head.workflow, record.head.key), record.snapshot, record.rows).definition
+
+
 async def record_now(queries: Queries, ref: Address | int) -> StoredInstance | None:
     """What is known of an instance, with its past also if it has ended: some workflows keep their state."""
     record = await queries.record(ref)

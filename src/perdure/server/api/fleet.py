@@ -17,7 +17,7 @@ from perdure.kernel.placement import NUMBERS
 from perdure.kernel.policy import decode_policy
 from perdure.kernel.status import TERMINAL
 from perdure.ports.store import Filter, Owner, ShardRow, place_of
-from perdure.verbs.act import ForkParams, SendParams, StartParams
+from perdure.verbs.act import ForkParams, PauseParams, SendParams, StartParams
 from perdure.verbs.read import ExportParams, ListParams, TraceAnswer, TraceParams, WhyAnswer, ls
 from perdure.verbs.table import VERBS
 from perdure.views.lists import BUILT_IN
@@ -26,7 +26,7 @@ from perdure.views.look import ShownInstance
 from ..calling import Calling, id_of, needed
 from ..problems import HttpProblem
 from ..reading import no_such, to_struct
-from .acting import check_start, to_fork
+from .acting import check_start, to_fork, to_pause
 from .bulk import OF_VERBS
 from .instances import Nothing, parents_of, private
 from .looks import unsaid
@@ -310,6 +310,8 @@ async def ask_verb(calling: Calling, given: AskedVerb) -> Any:
     elif isinstance(params, ForkParams):
         assert calling.head is not None, "it was just found"
         params = to_fork(calling, params, calling.head)
+    elif isinstance(params, PauseParams):
+        params = to_pause(calling, params)
     elif isinstance(params, SendParams) and params.message is None:
         params = replace(params, message=calling.event or None)
     elif isinstance(params, TraceParams):
