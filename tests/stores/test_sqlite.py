@@ -720,9 +720,14 @@ def test_another_process_hears_what_the_engine_measures(tmp_path):
 
 def test_figures_are_written_about_once_a_second_and_not_with_each_commit(tmp_path):
     told = []
+
+    def figures() -> Figures:
+        told.append(1)
+        return Figures()
+
     store = SqliteStore(tmp_path / "engine.db")
     store.acquire("the engine", lambda lease: None)
-    store.measure(lambda: told.append(1) or Figures())
+    store.measure(figures)
 
     for seq in range(1, 51):
         store.commit(batch(journal=[entry(seq, 1)], heads=[head(1)] if seq == 1 else []), lambda error: None)
