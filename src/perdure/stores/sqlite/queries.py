@@ -208,7 +208,11 @@ class SqliteQueries:
         return await self._read_beside(reads.queues)
 
     async def shards(self) -> list[ShardRow]:
-        return [ShardRow(0, self._ask(reads.epoch), await self.owner())]
+        return [self._ask(reads.shard, await self.owner())]
+
+    async def served(self) -> list[tuple[str, str, str]]:
+        owner = await self.owner()
+        return [] if owner is None else [(owner.name, row.name, row.version) for row in await self.workflows()]
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         return self._ask(reads.outside, executor, after, limit)

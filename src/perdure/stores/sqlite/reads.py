@@ -15,6 +15,7 @@ from perdure.kernel.rows import Loaded, StoredInstance
 from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.status import FINAL
 from perdure.kernel.task import TaskRow
+from perdure.ports.shards import ShardRow, read_figures
 from perdure.ports.store import (
     BEGINNING,
     Census,
@@ -247,9 +248,9 @@ def owner(connection: apsw.Connection) -> Owner:
     return Owner(name or "an engine that has just started", pid, host, since)
 
 
-def epoch(connection: apsw.Connection) -> int:
-    found: int = (connection.execute(SQL.epoch).fetchone() or (0,))[0]
-    return found
+def shard(connection: apsw.Connection, owner: Owner | None) -> ShardRow:
+    epoch, figures, undelivered, oldest = connection.execute(SQL.shard).fetchone() or (0, "", 0, 0)
+    return ShardRow(0, epoch, owner, 0.0, read_figures(figures if owner is not None else ""), undelivered, oldest)
 
 
 def facts(connection: apsw.Connection) -> dict[str, str]:

@@ -240,21 +240,20 @@ function Marking({ id, show, act, first }) {
 function Records({ show, why, act, history, operations, query, limit }) {
   const errors = operations.filter((each) => each.error);
   const tab = query.get("tab") ?? "journal";
-  const values = valuesOf(show, limit ? [] : why.reasons);
+  const values = valuesOf(show);
   const tabs = [["journal", "Journal", limit || history.entries], ["data", "Data", values.length], ["errors", "Errors", errors.length + (show.error ? 1 : 0)]];
   return html`<section class="sect" aria-label="Records"><div class="tabs" role="tablist" aria-label="Records">${tabs.map(([name, text, n]) => html`<a href=${href(location.pathname.slice(document.body.dataset.root.length), { ...Object.fromEntries(query), tab: name })} role="tab" aria-selected=${tab === name}>${text} <span class="n">${n}</span></a>`)}</div>
   ${tab === "journal" ? html`<${Journal} history=${history} show=${show} operations=${operations} query=${query} limit=${limit} />` : tab === "data" ? html`<${Data} values=${values} query=${query} whole=${(name) => whole(show.id, limit, name)} />` : html`<${Errors} show=${show} errors=${errors} ways=${limit ? null : html`<${Ways} show=${show} why=${why} act=${act} />`} />`}</section>`;
 }
 
 // The values that the page shows, by name.
-function valuesOf(show, reasons) {
+function valuesOf(show) {
   const found = show.noun === "cell" ? [] : [{ name: "input", note: "recorded at the start", value: show.input }];
   if (show.status === "completed") found.push({ name: "result", note: "what it returned", value: show.result });
   if (show.state !== undefined) found.push({ name: "state", note: "now", value: show.state });
   if (Object.keys(show.tags).length) found.push({ name: "tags", note: "found by filters", value: show.tags });
   for (const [name, value] of Object.entries(show.published)) found.push({ name, note: "published", value });
-  const mail = reasons.filter((each) => each.kind === "undelivered").map((each) => each.text.slice(each.text.indexOf(": ") + 2));
-  if (mail.length) found.push({ name: "mailbox", note: "came, and was not taken yet", value: mail });
+  if (show.mailbox?.length) found.push({ name: "mailbox", note: "came, and was not taken yet", value: show.mailbox });
   return found;
 }
 
