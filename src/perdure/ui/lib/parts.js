@@ -131,9 +131,10 @@ export function useLoaded(load, keys, first) {
 }
 
 export function useTick(milliseconds) {
-  const [, set] = useState(0);
+  const [n, set] = useState(0);
   useEffect(() => {
     const timer = setInterval(() => set((n) => n + 1), milliseconds);
     return () => clearInterval(timer);
   }, []);
+  return n;
 }
