@@ -100,7 +100,7 @@ const Entry = steady(({ each, before, asked, raw, hit }) => {
   }
   const value = each.value === undefined || each.value === null || each.value?.$withheld ? "" : json(each.value);
   return html`<tr class=${each.error ? "bad" : null} aria-selected=${hit ? "true" : null}><td class="marg"><button class="plain" type="button" title="Go to this entry" onClick=${() => set({ entry: each.number })}>${each.number}</button></td><td class="c-when">${clock(each.at, true)}</td><td class="c-gap num muted">${gap}</td>
-    <td class="came">${each.event} ${each.location && html`<code>${visible(each.location)}</code>`} ${each.status} ${value && html`<span class="ev">${visible(value.length > 160 ? `${value.slice(0, 160)}…` : value)}</span>`}</td>
+    <td class="came">${each.event} ${each.location && html`<code>${visible(each.location)}</code>`} ${each.status} ${each.error && !each.outcome && html`<span class="ev">${visible(each.error.type)}: ${visible(each.error.message.split("\n")[0].slice(0, 140))}</span>`}${value && html`<span class="ev">${visible(value.length > 160 ? `${value.slice(0, 160)}…` : value)}</span>`}</td>
     <td class="led">${led(each)}</td><td class="c-who mono" title=${asked?.via}>${asked && visible(asked.by)}${asked?.reason && html`<span class="muted"> ${visible(asked.reason)}</span>`}</td></tr>`;
 });
 

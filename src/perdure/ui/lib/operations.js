@@ -13,7 +13,7 @@ const KINDS = { step: "step", timer: "sleep", wait: "message", child: "child", t
 const BARS = { ok: "p-ok", error: "p-bad", timeout: "p-bad", unknown: "p-unknown", running: "p-run", held: "p-held", queued: "p-queue", waiting: "p-wait", dropped: "p-held", cancelled: "p-held" };
 const KEY = [["p-held", "held"], ["p-queue", "queued"], ["p-run", "running"], ["p-ok", "done"], ["p-wait", "waiting"], ["p-bad", "failed attempt"], ["p-unknown", "outcome unknown"]];
 
-export function Operations({ list, show, query, act, until, seg, kin, total, heard }) {
+export function Operations({ list, show, query, act, until, seg, kin, total, heard, node }) {
   const made = useMemo(() => tree(list), [list]);
   const path = useMemo(() => critical(list), [list]);
   const [inline, setInline] = useState({});
@@ -58,7 +58,7 @@ export function Operations({ list, show, query, act, until, seg, kin, total, hea
   <${Rows} all=${all} drawn=${drawn} now=${now} path=${chain ? path : null} kin=${kin} selected=${selected} choose=${choose} turn=${turn} zoom=${zoom} look=${look} nearer=${nearer} pan=${pan} ended=${show.ended_at}
     axis=${html`<${Axis} drawn=${drawn} from=${from} to=${to} ended=${show.ended_at} end=${until ? "then" : "now"} zoom=${zoom} look=${look} />`} />
   <${Key} kinds=${kinds} chain=${chain} folds=${drawn.folds.length > 0} />`}</section>
-  ${chosen && html`<${Chosen} row=${chosen} show=${show} act=${act} heard=${heard} />`}</div>`;
+  ${chosen && html`<${Chosen} row=${chosen} show=${show} act=${act} heard=${heard} node=${node} />`}</div>`;
 }
 
 // The rows near the eye. While they scroll only this is drawn again, and of its rows those that come.
@@ -98,10 +98,11 @@ function Rows({ all, drawn, now, path, kin, selected, choose, turn, zoom, look, 
 
 // Behind each bar: folded time, the ticks and the line of now. One background for all rows: it costs no element.
 function ground(drawn, ended) {
-  const marks = [...drawn.folds.flatMap((each) => [[each.x0, "--rule-strong"], [each.x1, "--rule-strong"]]), ...drawn.ticks.map((each) => [each.x, "--rule"]), ...(ended ? [] : [[drawn.end, "--focus"]])];
+  const marks = [...drawn.folds.flatMap((each) => [[each.x0, "--rule-strong"], [each.x1, "--rule-strong"]]), ...drawn.ticks.map((each) => [each.x, "--rule"])];
   const stripes = (list) => `linear-gradient(90deg, transparent 0${list.map(([a, b, ink]) => `, transparent ${a}, var(${ink}) ${a} ${b}, transparent ${b}`).join("")})`;
   const line = ([x, ink]) => [`${x.toFixed(2)}%`, `calc(${x.toFixed(2)}% + 1px)`, ink];
-  return [stripes(marks.filter(([x]) => x >= 0 && x <= 100).sort((a, b) => a[0] - b[0]).map(line)), stripes(drawn.folds.map((each) => [pc(each.x0), pc(each.x1), "--well"]))].join(", ");
+  const lines = (list) => stripes(list.filter(([x]) => x >= 0 && x <= 100).sort((a, b) => a[0] - b[0]).map(line));
+  return [...(ended ? [] : [lines([[drawn.end, "--focus"]])]), lines(marks), stripes(drawn.folds.map((each) => [pc(each.x0), pc(each.x1), "--well"]))].join(", ");
 }
 
 // What the colours and lines mean: of those that there are.
@@ -192,13 +193,21 @@ export const openTask = (id) => get(instancePath(id)).then((found) => go(href(`/
 export const Said = ({ of }) => html`${of.total > 0 && html`<svg class="progress" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label=${`${figure(of.done)} of ${figure(of.total)}`}><rect class="ground" width="100" height="10" /><rect class="done" width=${(100 * of.done) / of.total} height="10" /></svg>`}
   ${of.done !== undefined && html`<p>${figure(of.done)}${of.total ? ` of ${figure(of.total)}` : ""}${of.note && html` <span class="muted">${visible(of.note)}</span>`}</p>`}${of.text && html`<pre class="json said-so-far">${visible(of.text)}</pre>`}`;
 
-function Chosen({ row, show, act, heard }) {
+// The operation at a location, as the drawing shows it: none if nothing was asked for there yet.
+export const rowAt = (list, location) => rows(tree(list), { turned: new Set(), selected: location }).find((row) => row.location === location && !row.scope);
+
+// `node(location)`: what a report tells of it besides.
+export function Chosen({ row, location = row.location, show, act, heard, node = () => null }) {
+  return html`<aside class="sheet card" aria-label="Selected operation"><header><h3>${visible(location)}</h3><span class="end"><${Copy} text=${location} label="Copy the location" /><button class="copy" type="button" aria-label="Close" title="Close: Esc" data-key="Escape" onClick=${() => set({ at: "" })}><${Icon} name="close" /></button></span></header>
+  ${node(location)}${row ? html`<${Told} row=${row} show=${show} act=${act} heard=${heard} />` : html`<div class="part"><p class="muted">No operation is recorded here.</p></div>`}</aside>`;
+}
+
+function Told({ row, show, act, heard }) {
   const last = row.attempts.at(-1);
   const said = last.closed ? null : heard?.[row.location];
   const can = (verb) => show.may[verb] === "";
   const entries = [...new Set(row.attempts.flatMap((each) => each.entries))];
-  return html`<aside class="sheet card" aria-label="Selected operation"><header><h3>${visible(row.location)}</h3><span class="end"><${Copy} text=${row.location} label="Copy the location" /><button class="copy" type="button" aria-label="Close" title="Close: Esc" data-key="Escape" onClick=${() => set({ at: "" })}><${Icon} name="close" /></button></span></header>
-  <div class="part"><${Status} of=${status(row)} /><dl class="facts"><dt>kind</dt><dd>${last.kind}${last.what && html`, <code>${visible(last.what)}</code>`}</dd>
+  return html`<div class="part"><dl class="facts"><dt>status</dt><dd><${Status} of=${status(row)} /></dd><dt>kind</dt><dd>${last.kind}${last.what && html`, <code>${visible(last.what)}</code>`}</dd>
     ${last.kind === "step" && html`<dt>policy</dt><dd>${[last.once ? "may not be repeated" : "may be repeated after a crash", last.timeout === null ? "" : `timeout ${span(last.timeout * 1000)}`, last.deliveries > 1 ? `delivered ${last.deliveries} times` : ""].filter(Boolean).join(", ")}</dd>`}
     ${last.key && html`<dt>key</dt><dd class="keyed"><code title=${last.key}>${last.key.slice(0, 12)}…</code><${Copy} text=${last.key} label="Copy the idempotency key" /></dd>`}
     ${last.due && html`<dt>due</dt><dd>${moment(last.due)}</dd>`}<dt>entries</dt><dd class="mono">${entries.slice(0, 30).map((each, n) => html`${n > 0 && ", "}<button class="plain link" type="button" title="Go to this entry" onClick=${() => set({ entry: each })}>${each}</button>`)}${entries.length > 30 && "…"}</dd>
@@ -211,5 +220,5 @@ function Chosen({ row, show, act, heard }) {
   <div class="part row-btns">${can("settle") && html`<button class="btn first" type="button" onClick=${() => act("settle", { location: row.location })}><${Icon} name="settle" />Settle…</button>`}
     ${can("wake") && last.kind === "timer" && !last.closed && html`<button class="btn" type="button" onClick=${() => act("wake", { location: row.location })}><${Icon} name="wake" />Wake</button>`}
     ${can("rewind") && html`<button class="btn" type="button" onClick=${() => act("rewind", { location: row.location })}><${Icon} name="rewind" />Rewind…</button>`}
-    ${can("fork") && html`<button class="btn" type="button" onClick=${() => act("fork", { location: row.location })}><${Icon} name="fork" />Fork…</button>`}</div></aside>`;
+    ${can("fork") && html`<button class="btn" type="button" onClick=${() => act("fork", { location: row.location })}><${Icon} name="fork" />Fork…</button>`}</div>`;
 }

@@ -23,12 +23,18 @@ const MARKS = {
   unknown: ["stuck", "unknown"], "unknown outcome": ["stuck", "unknown"], cancelled: ["cancelled", "cancelled"], dropped: ["cancelled", "dropped"],
   "backing off": ["waiting", "expired"], held: ["running", "queued"], queued: ["running", "queued"], running: ["running", "running"],
   waiting: ["waiting", "waiting"], open: ["waiting", "open"], assigned: ["running", "assigned"],
-  expired: ["failed", "expired"], overdue: ["stuck", "expired"], refused: ["failed", "failed"], recorded: ["waiting", "open"],
+  "not reached": ["cancelled", "none"], expired: ["failed", "expired"], overdue: ["stuck", "expired"], refused: ["failed", "failed"], recorded: ["waiting", "open"],
 };
 
 export function Status({ of, stamp = false }) {
   const [ink, shape] = MARKS[of] ?? [of, of];
   return html`<span class=${`st st-${ink}${stamp ? " stamp" : ""}`}><${Shape} name=${shape} />${of}</span>`;
+}
+
+// `1.0.0+add5bb35f780`: the version of the author, and the digest that the engine adds.
+export function Version({ of }) {
+  const [name, digest] = visible(of).split(/[+-](?=[0-9a-f]{12}$)/);
+  return html`<span class="ver" title=${of}>${name}${digest && html`<span class="hash">+${digest.slice(0, 4)}</span>`}</span>`;
 }
 
 // The workflow and the head of a key may shrink, its last part never.

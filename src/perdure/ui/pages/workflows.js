@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../lib/html.js";
 import { get, instancePath, part } from "../lib/api.js";
 import { ago, command, count, figure, json, moment, visible } from "../lib/format.js";
 import { href, set } from "../lib/router.js";
-import { Bones, Cmd, Copy, Empty, Icon, Id, Shape, Status, Trouble, operates, useLoaded, useTick } from "../lib/parts.js";
+import { Bones, Cmd, Copy, Empty, Icon, Id, Shape, Status, Trouble, Version, operates, useLoaded, useTick } from "../lib/parts.js";
 import { Drawing } from "../lib/drawing.js";
 import { offer } from "../lib/palette.js";
 import { Activate, Preview, Put } from "../lib/put.js";
@@ -22,12 +22,6 @@ const author = (me) => !me.read_only && me.grants.some((each) => ["author", "adm
 const oldest = (versions) => versions.map((each) => each.oldest).filter(Boolean).sort((a, b) => Date.parse(a.started_at) - Date.parse(b.started_at))[0];
 
 const Dialect = ({ noun }) => html`<span class="dialect" title=${noun}><${Icon} name=${DIALECTS.has(noun) ? noun : "step"} /><span>${noun}</span></span>`;
-
-// `1.0.0+add5bb35f780`: the version of the author, and the digest that the engine adds.
-function Version({ of }) {
-  const [name, digest] = of.split(/[+-](?=[0-9a-f]{12}$)/);
-  return html`<span class="ver" title=${of}>${name}${digest && html`<span class="hash">+${digest.slice(0, 4)}</span>`}</span>`;
-}
 
 const Count = ({ q, n, status }) => html`<td class="num">${n ? html`<a class=${status === "stuck" ? "st-stuck" : "fig"} href=${href("/instances", { q })}>${figure(n)}</a>` : html`<span class="zero">0</span>`}</td>`;
 
@@ -62,7 +56,7 @@ function Row({ of }) {
   const lost = of.versions.filter((each) => !each.here).reduce((sum, each) => sum + live(each.counts), 0);
   const shown = of.versions.find((each) => each.active) ?? of.versions.filter((each) => each.here).at(-1) ?? of.versions.at(-1);
   const others = of.versions.length - 1;
-  return html`<tr><td><a class="mono" data-row href=${href(`/workflows/${of.name}`)}>${of.name}</a></td><td><${Dialect} noun=${of.noun} /></td>
+  return html`<tr><td><a class="mono" data-row title=${of.name} href=${href(`/workflows/${of.name}`)}>${of.name}</a></td><td><${Dialect} noun=${of.noun} /></td>
     <td class="nowrap wide-only">${shown && html`<${Version} of=${shown.version} />`}${others > 0 && html` <a class="muted" href=${href(`/workflows/${of.name}`)}>and ${count(others, "other")}</a>`}</td>
     ${STATUSES.map((status) => (LIVE.includes(status) ? html`<${Count} q=${`workflow:${of.name} status:${status}`} n=${of.counts[status]} status=${status} />` : html`<td class="num wide-only">${of.counts[status] ? html`<a class="fig" href=${href("/instances", { q: `workflow:${of.name} status:${status}` })}>${figure(of.counts[status])}</a>` : html`<span class="zero">0</span>`}</td>`))}
     <td class="wide-only">${old ? html`<${Id} id=${old.id} of=${of.name} />` : html`<span class="none">none</span>`}</td><td class="num muted wide-only nowrap">${old ? ago(old.started_at) : ""}</td>
@@ -106,9 +100,10 @@ function Workflow({ name, query, me, setLive }) {
 
 function Versions({ name, of, query, me, ask, writes }) {
   const chosen = query.get("version");
+  const versions = [...of.versions].reverse().sort((a, b) => Date.parse(b.put_at ?? 0) - Date.parse(a.put_at ?? 0)); // the newest first
   return html`<section class="sect"><div class="sect-head"><h2>Versions</h2><span class="muted">${of.versions.find((each) => each.active) ? html`new instances run on <${Version} of=${of.versions.find((each) => each.active).version} />` : count(of.versions.length, "version")}</span></div>
   <div class="scroll"><table class="ledger flush"><thead><tr><th>version</th><th>code</th><th class="num">live</th><th>oldest live</th><th class="num">age</th><th class="num wide-only">ended</th>${of.versions.some((each) => each.put_at) && html`<th class="wide-only">put</th>`}<th><span class="sr">verbs</span></th></tr></thead><tbody>
-  ${[...of.versions].reverse().map((each) => html`<tr key=${each.version} class=${each.active ? "here" : null} aria-selected=${chosen === each.version ? "true" : null}><td><a href=${href(`/workflows/${name}`, { version: each.version })} aria-current=${chosen === each.version ? "true" : null}><${Version} of=${each.version} /></a></td>
+  ${versions.map((each) => html`<tr key=${each.version} class=${each.active ? "here" : null} aria-selected=${chosen === each.version ? "true" : null}><td><a href=${href(`/workflows/${name}`, { version: each.version })} aria-current=${chosen === each.version ? "true" : null}><${Version} of=${each.version} /></a></td>
     <td class="nowrap">${!each.here ? html`<span class="late">no engine has it</span>` : each.active ? html`<span class="active-mark"><${Shape} name="completed" />active</span>` : html`<span class="muted">${each.active === undefined ? "an engine has it" : ""}</span>`}</td>
     <${Count} q=${`workflow:${name} version:${each.version}`} n=${live(each.counts)} />
     <td>${each.oldest ? html`<${Id} id=${each.oldest.id} of=${name} />` : html`<span class="none">none</span>`}</td><td class="num muted nowrap">${each.oldest ? ago(each.oldest.started_at) : ""}</td>
