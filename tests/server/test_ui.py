@@ -821,18 +821,26 @@ def test_a_list_is_narrowed_by_facets_by_not_and_by_a_filter_of_its_parts(stage)
         await page.wait_for_selector("text=/^1 match/")
         why = await page.inner_text(".inst td.why")
         chips = [text.split("\n")[0] for text in await page.locator(".chip .k").all_inner_texts()]
+        rows = page.locator(".facet .row:has-text('waiting') .n, .facet .row:has-text('failed') .n")
+        await page.goto(f"{site.url}/instances?q=workflow:brok*")
+        await page.wait_for_selector("text=/^[0-9]+ match/")
+        like = await rows.all_inner_texts()
+        await page.goto(f"{site.url}/instances?q=-workflow:brok*")
+        await page.wait_for_selector("text=/^[0-9]+ match/")
+        unlike = await rows.all_inner_texts()
         await page.goto(f"{site.url}/instances?q=status:waiting")
         await page.click("summary >> text=Order")
         await page.click("text=last changed first")
         await page.wait_for_url("**order=-changed*")
         await page.wait_for_selector("th[aria-sort=descending] >> text=changed")
-        return why, chips, await page.locator("th.c-t[aria-sort=none]").count()
+        return why, chips, like, unlike, await page.locator("th.c-t[aria-sort=none]").count()
 
-    why, chips, others = stage.tell(story)
+    why, chips, like, unlike, others = stage.tell(story)
 
     assert why.startswith("for a message decision")
     assert chips == ["workflow is", "waits for is", "status is not", "tag note is"]
     assert others == 1
+    assert (like[0] == "0", like[1] != "0", unlike[0] != "0", unlike[1] == "0") == (True,) * 4, (like, unlike)
 
 
 def test_an_instance_names_its_parents_and_marks_names_as_code(stage):

@@ -9,6 +9,7 @@ import { begin, end, rows, status, tree } from "./tree.js";
 import { useWindow } from "./window.js";
 
 const ROW = 28;
+const BACKOFF = /(^|\/)backoff#\d+$/;
 const KINDS = { step: "step", timer: "sleep", wait: "message", child: "child", task: "task" };
 const BARS = { ok: "p-ok", error: "p-bad", timeout: "p-bad", unknown: "p-unknown", running: "p-run", held: "p-held", queued: "p-queue", waiting: "p-wait", dropped: "p-held", cancelled: "p-held" };
 const KEY = [["p-held", "held"], ["p-queue", "queued"], ["p-run", "running"], ["p-ok", "done"], ["p-wait", "waiting"], ["p-bad", "failed attempt"], ["p-unknown", "outcome unknown"]];
@@ -171,7 +172,7 @@ function Scope({ row, now, drawn }) {
 
 // How a part of an operation is drawn.
 const barOf = (each, part) => (part === each.parts.at(-1) && each.kind === "step" && part.kind === "running" ? BARS[each.status] : BARS[part.kind]) ?? "p-run";
-const kindsOf = (list) => new Set(list.flatMap((each) => [...each.parts.map((part) => barOf(each, part)), ...(each.location.includes("/backoff#") ? ["p-back"] : [])]));
+const kindsOf = (list) => new Set(list.flatMap((each) => (BACKOFF.test(each.location) ? ["p-back"] : each.parts.map((part) => barOf(each, part)))));
 
 function Bar({ each, before, now, drawn, late }) {
   const bars = each.parts.map((part) => {

@@ -1,5 +1,5 @@
 // Time travel: a slider over the entries of one instance. The entry is in the URL, so that a link shows the same.
-import { html, useMemo } from "./html.js";
+import { html, useMemo, useState } from "./html.js";
 import { command, figure, moment, visible } from "./format.js";
 import { set } from "./router.js";
 import { Icon } from "./parts.js";
@@ -38,5 +38,7 @@ export function Travel({ show, history, operations, entry, past, act }) {
 
 function Debug({ id, at }) {
   const text = command("debug", id, "--against", "MODULE", "--at", at);
-  return html`<button class="btn small" type="button" title=${text} onClick=${() => navigator.clipboard?.writeText(text)}><${Icon} name="copy" />debug --at ${at}</button>`;
+  const [copied, setCopied] = useState(0); // the entry whose command was copied
+  const copy = () => { navigator.clipboard?.writeText(text); setCopied(at); };
+  return html`<button class="btn small" type="button" title=${text} onClick=${copy}><${Icon} name="copy" />debug --at ${at}${copied === at && html`<span class="muted" role="status">copied</span>`}</button>`;
 }

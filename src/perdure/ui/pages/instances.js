@@ -5,7 +5,7 @@ import { ago, command, figure, moment, quoted, visible } from "../lib/format.js"
 import { href, set } from "../lib/router.js";
 import { Bones, Cmd, Empty, Icon, Id, Menu, Polite, Status, Trouble, operates, useLoaded, useTick } from "../lib/parts.js";
 import { BulkDialog, VERBS } from "../lib/bulk.js";
-import { Chips, STATUSES, words } from "../lib/filter.js";
+import { Chips, STATUSES, passes, words } from "../lib/filter.js";
 import { Dialog } from "../lib/dialog.js";
 import { ask, offer } from "../lib/palette.js";
 import { Reason } from "../lib/reasons.js";
@@ -179,10 +179,10 @@ function meant(q, error) {
 // Counts are those of the whole book, narrowed by what the other facets choose. A box says "one of these", `not` the opposite.
 function Facets({ q, facets, nouns }) {
   const all = words(q);
-  const chosen = (field) => all.filter((each) => each.startsWith(`${field}:`)).map((each) => each.slice(field.length + 1).replace(/^'(.*)'$/, "$1"));
-  const [statuses, names] = [chosen("status"), chosen("workflow")];
+  const [status, workflow, dialect, version] = ["status", "workflow", "dialect", "version"].map((field) => passes(all, field));
+  const fits = { status: (f) => status(f.status), workflow: (f) => workflow(f.workflow), dialect: (f) => dialect(nouns[f.workflow] ?? ""), version: (f) => version(f.version) };
   const groups = useLoaded(() => get("/instances/groups", { q: ["status:waiting status:stuck status:failed", ...all.filter((each) => /^-?workflow:/.test(each))].join(" ") }).catch(() => null), [all.filter((each) => /^-?workflow:/.test(each)).join()]);
-  const sum = (test) => facets.filter(test).reduce((total, each) => total + each.count, 0);
+  const sum = (field, test) => facets.filter((f) => test(f) && Object.entries(fits).every(([name, fit]) => name === field || fit(f))).reduce((total, each) => total + each.count, 0);
   const known = [...new Set(facets.map((each) => each.workflow))].sort();
   const dialects = [...new Set(known.map((each) => nouns[each]).filter(Boolean))].sort();
   const turn = (word) => set({ q: (all.includes(word) ? all.filter((each) => each !== word) : [...all.filter((each) => each !== (word.startsWith("-") ? word.slice(1) : `-${word}`)), word]).join(" ") });
@@ -190,11 +190,11 @@ function Facets({ q, facets, nouns }) {
   const kinds = counted(groups.value?.items ?? [], (each) => (each.status === "waiting" ? each.reason.split(", ") : []).map((text) => WAITS[text.split(" ")[0] === "child" && text.endsWith(" perdure.task") ? "task" : text.split(" ")[0]]));
   const errors = counted(groups.value?.items ?? [], (each) => (each.status === "waiting" || !each.reason ? [] : [each.reason.split(" at ")[0]]));
   const more = groups.value?.partial ? "+" : "";
-  return html`<fieldset class="facet"><legend>status</legend>${STATUSES.map((each) => box(`status:${each}`, html`<${Status} of=${each} />`, sum((f) => f.status === each && (!names.length || names.includes(f.workflow)))))}</fieldset>
-    ${known.length > 0 && html`<fieldset class="facet"><legend>workflow</legend>${known.slice(0, 30).map((each) => box(`workflow:${quoted(each)}`, html`<code>${visible(each)}</code>`, sum((f) => f.workflow === each && (!statuses.length || statuses.includes(f.status)))))}</fieldset>`}
+  return html`<fieldset class="facet"><legend>status</legend>${STATUSES.map((each) => box(`status:${each}`, html`<${Status} of=${each} />`, sum("status", (f) => f.status === each)))}</fieldset>
+    ${known.length > 0 && html`<fieldset class="facet"><legend>workflow</legend>${known.slice(0, 30).map((each) => box(`workflow:${quoted(each)}`, html`<code>${visible(each)}</code>`, sum("workflow", (f) => f.workflow === each)))}</fieldset>`}
     ${kinds.length > 0 && html`<fieldset class="facet"><legend>waits for</legend>${kinds.map(([[text, word], n]) => box(word, text, `${figure(n)}${more}`))}</fieldset>`}
     ${errors.length > 0 && html`<fieldset class="facet"><legend>error</legend>${errors.slice(0, 12).map(([type, n]) => box(`error_type:${quoted(type)}`, visible(type), `${figure(n)}${more}`))}</fieldset>`}
-    ${dialects.length > 1 && html`<fieldset class="facet"><legend>dialect</legend>${dialects.map((each) => box(`dialect:${each}`, each, sum((f) => nouns[f.workflow] === each && (!statuses.length || statuses.includes(f.status)))))}</fieldset>`}`;
+    ${dialects.length > 1 && html`<fieldset class="facet"><legend>dialect</legend>${dialects.map((each) => box(`dialect:${each}`, each, sum("dialect", (f) => nouns[f.workflow] === each)))}</fieldset>`}`;
 }
 
 const WAITS = { message: ["message", "waits_for:message*"], timer: ["timer", "waits_for:timer*"], task: ["task", "waits_for:'child perdure.task'"], child: ["child", "waits_for:child*"], queue: ["queue", "waits_for:queue*"], effect: ["effect", "waits_for:effect*"] };
