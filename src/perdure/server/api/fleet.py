@@ -68,7 +68,7 @@ class WorkflowList(msgspec.Struct, frozen=True):
 
 
 class WorkflowsQuery(msgspec.Struct, frozen=True):
-    """`oldest`: tell the oldest live instance of each version, too."""
+    """`oldest`: tell the oldest live instance of each version, too, and which version is active."""
 
     oldest: bool = False
 
@@ -79,6 +79,7 @@ async def workflows(calling: Calling, given: WorkflowsQuery) -> WorkflowList:
 
 
 async def _with_oldest(calling: Calling, item: WorkflowItem) -> WorkflowItem:
+    item = await _registered(calling, item)
     versions = [replace(each, oldest=await _oldest(calling, item.name, each)) for each in item.versions]
     return replace(item, versions=versions)
 
@@ -136,7 +137,7 @@ async def workflow(calling: Calling, given: WorkflowName) -> WorkflowDetail:
         raise await calling.no_workflow(given.name)
     rows = [row for row in await calling.client.queries.workflows() if row.name == given.name]
     parameters = _parameters(rows[-1].parameters) if rows else None
-    item = await _with_oldest(calling, await _registered(calling, found[0]))
+    item = await _with_oldest(calling, found[0])
     return WorkflowDetail(item.name, item.noun, item.versions, item.counts, item.can_start, parameters=parameters)
 
 
