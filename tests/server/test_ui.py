@@ -325,7 +325,9 @@ def test_a_long_journal_scrolls_and_keeps_600_elements(stage):
         await page.goto(f"{site.url}/instances/counting/c")
         await page.wait_for_selector(".tall tbody tr")
         last = await page.inner_text(".travel .what")
-        marks = await page.eval_on_selector_all(".ticks line", "(all) => all.map((each) => parseFloat(each.x1.baseVal.valueAsString))")
+        marks = await page.eval_on_selector_all(
+            ".ticks line", "(all) => all.map((each) => parseFloat(each.x1.baseVal.valueAsString))"
+        )
         key = await page.inner_text("[aria-label='Key to the timeline']")
         await page.click(f'[role=treegrid] [title="{min(ENTRIES, 10_000)} times"]')
         await page.wait_for_selector("[role=treegrid] [data-n='20']")
