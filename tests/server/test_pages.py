@@ -105,7 +105,11 @@ def test_two_versions_are_compared_line_by_line_and_the_address_keeps_it(stage):
         for n in (1, 2):
             text = dialects.RESTOCK_TWO.replace("restock-two", "compared").replace("result: 2", f"result: {n}")
             assert (await client.post(f"{API}/workflows", json={"text": text})).status_code == 200
+        listed = (await client.get(f"{API}/workflows?oldest=true")).json()["items"]
+        active = [v for each in listed if each["name"] == "compared" for v in each["versions"] if v["active"]]
         await page.goto(f"{site.url}/workflows/compared")
+        newest = await page.locator(".ledger tbody tr:has(.ver)").first.inner_text()
+        assert active[0]["version"] in newest and "active" in newest, newest
         await page.select_option(".sect-head select", index=1)
         await page.wait_for_selector(".l.plus")
         await page.reload()
@@ -190,6 +194,35 @@ def test_the_overlay_of_a_drawing_changes_in_place(stage):
     before, same = stage.tell(story)
 
     assert ("done" in before, same) == (False, True)
+
+
+def test_a_node_of_a_graph_is_told_beside_its_drawing(stage):
+    """Its budget, its trust, what was denied it and at which stage, what it says, and whom it asks."""
+
+    async def story(site, page):
+        dialects.heard.clear()
+        await site.engine.start("careful", key="c-1", input="x")
+        await page.goto(f"{site.url}/instances/careful/c-1")
+        await page.wait_for_selector("[data-location=try].failed >> text=1 denied")
+        aside = page.locator("aside.card")
+        await page.click("[data-location=try]")
+        await aside.locator("td >> text=a permit denies publish").wait_for()
+        tried, url = await aside.inner_text(), page.url
+        await page.click("[data-location=talk]")
+        await aside.locator("text=a thought").wait_for()
+        talks, heading = await aside.inner_text(), await page.inner_text(".nodes h2:text('Denied') + .muted")
+        dialects.heard.set()
+        await page.goto(f"{site.url}/instances/article/heat-pumps?at=ship")
+        await aside.locator("text=Open the task").click()
+        await page.wait_for_selector("h1 >> text=May ship use publish?")
+        return tried, url, talks, heading
+
+    tried, url, talks, heading = stage.tell(story)
+
+    assert "at=try" in url and "view=tree" not in url
+    assert "of 5 calls" in tried and "permit\tpublish\ta permit denies publish" in tried
+    assert "quarantined" in talks
+    assert heading == "1 at permit"
 
 
 def test_groups_of_a_large_drawing_are_folded_until_they_are_opened(stage):
@@ -564,9 +597,12 @@ def test_the_database_is_examined_by_a_button(stage):
         await page.goto(f"{site.url}/fleet")
         await page.click("text=Examine")
         await page.wait_for_selector("text=Nothing is wrong.")
-        return await page.inner_text("main")
+        gap = await page.evaluate("getComputedStyle(document.querySelector('.cols.two')).columnGap")
+        return await page.inner_text("main"), gap
 
-    text = stage.tell(story)
+    text, gap = stage.tell(story)
+
+    assert gap == "24px", "the columns of two sections"
 
     assert "Every live instance has its code on some engine." in text
     assert "perdure 0." in text

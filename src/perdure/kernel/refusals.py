@@ -156,7 +156,8 @@ def _control_refusal(instance: Instance, event: Event, rules: Rules, policy: Pol
             text = f"{instance.address} has taken another message with the id {id!r:.80}: an id names one message"
             return Refused("refused", f"{text}; send this one with an id of its own")
         return Accepted(instance.id, instance.address, fresh=False)
-    if said is not None and said.if_entry is not None and said.if_entry != instance.version:
+    # One that has ended may be loaded without its history, as version 0: that it has ended says enough.
+    if said is not None and said.if_entry is not None and instance.version and said.if_entry != instance.version:
         text = f"the last entry of {instance.address} is {instance.version}, not {said.if_entry}"
         return Refused("version-conflict", text)
     match event:
@@ -167,7 +168,7 @@ def _control_refusal(instance: Instance, event: Event, rules: Rules, policy: Pol
         case CancelAsked() if instance.ended or (instance.cancelled and instance.stuck is None):
             return Accepted(instance.id, instance.address, fresh=False)
         case Rewound():
-            return _rewind_refusal(instance, event)
+            return rewind_refusal(instance, event)
         case Retried() | Settled() if instance.stuck is None:
             return Refused("not-stuck", f"{instance.address} is {instance.status}, not stuck")
         case Settled() if instance.stuck is not None and instance.stuck.kept:
@@ -207,7 +208,7 @@ def _refused(policy: Policy, event: Event) -> str:
     return "" if verb is None else policy.refuses(verb)
 
 
-def _rewind_refusal(instance: Instance, event: Rewound) -> Answer | None:
+def rewind_refusal(instance: Instance, event: Rewound) -> Refused | None:
     if instance.cancelled or instance.status in FINAL:
         word = ended(Status.CANCELLED if instance.cancelled else instance.status)
         return Refused("ended", f"{instance.address} {word}, and stays so: fork it")

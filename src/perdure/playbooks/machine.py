@@ -31,7 +31,7 @@ from .runs import Runs
 from .scope import Compiler
 from .state import Failed, Open, OpenEffects, Pipe, Run, State, dump, restore
 from .turn import Turn, due, effect_of
-from .values import Fault, NeedsPut, Stored, error, kept_of, shown
+from .values import Fault, NeedsPut, Stored, error, kept_of, shown, stored_bytes, whole
 from .verdict import leaf_result, outcome, summary, verdict_of
 
 MAIL_MAX: Final = 1000
@@ -474,21 +474,23 @@ class PlaybookMachine:
                 state.verdict = "partial"
 
     def _result(self, turn: Turn, told: dict[str, Any]) -> Any:
+        """The result with its stored values read: parents and callers of every dialect take plain data."""
         state, settings = self.state, self.compiler.playbook.settings
-        code = self.compiler.result
-        if code is not None:
-            roots = {**self.roots(0, {}), "summary": told}
-            try:
-                return turn.value(code, roots, "settings/result", "result")
-            except Fault as fault:
-                said = fault.error
-                failed = Failed("result", said["kind"], said["message"], handled=False, details=said["details"])
-                state.failures.append(failed)
-                state.verdict = "failed"
-                return None
-        if state.final == "done":
-            return state.steps[settings.final_step]["result"]
-        return leaf_result(state)
+        try:
+            if self.compiler.result is not None:
+                roots = {**self.roots(0, {}), "summary": told}
+                result = turn.value(self.compiler.result, roots, "settings/result", "result")
+            elif state.final == "done":
+                result = state.steps[settings.final_step]["result"]
+            else:
+                result = leaf_result(state)
+            return whole(result) if stored_bytes(result) <= settings.limits.max_result_bytes else result
+        except Fault as fault:
+            said = fault.error
+            failed = Failed("result", said["kind"], said["message"], handled=False, details=said["details"])
+            state.failures.append(failed)
+            state.verdict = "failed"
+            return None
 
 
 def merged(base: Any, over: Any) -> Any:

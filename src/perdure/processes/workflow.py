@@ -236,6 +236,11 @@ class Runnable:
         marks = History(data, address).take(entries).marks()
         return draw(blocks(data, marks), format, direction, title=f"{address} of {self.name} {self.number}")
 
+    def unread(self, machine: Machine) -> list[tuple[str, Any]]:
+        """The messages that were not received yet, for people."""
+        assert isinstance(machine, ProcessMachine)
+        return [(message["name"], message["body"]) for message in machine.life.mailbox]
+
     def read_state(self, machine: Machine) -> Any:
         """The business state, for people and clients."""
         assert isinstance(machine, ProcessMachine)

@@ -207,7 +207,7 @@ async def rewind(client: Client, given: RewindParams) -> RewindAnswer:
     address, head = await find_started(client, given.id)
     if given.dry_run:
         planned = await dry_run(client, "rewind", head, given)
-        drops = await _pinned(client, given.id, head).rewind(given.location, dry_run=True)
+        drops = await _pinned(client, given.id, head).rewind(given.location, force=given.force, dry_run=True)
         return RewindAnswer(str(address), given.location, drops, **planned)
     client = await by_plan(client, "rewind", head, given)
     await _pinned(client, given.id, head).rewind(given.location, force=given.force)

@@ -20,6 +20,7 @@ from perdure.verbs import act
 
 from ..calling import Calling, exact, id_of
 from ..problems import HttpProblem, problem_of
+from ..repeat import refuse_moved
 from .instances import WAIT_MAX
 
 STARTS_MAX: Final = 500
@@ -96,6 +97,7 @@ def keyed(calling: Calling, given: Any, number: str = "") -> Any:
 
 async def fork(calling: Calling, given: act.ForkParams) -> act.ForkAnswer:
     head = await calling.find(given.id)
+    await refuse_moved(calling)  # a fork is no event of this instance, which the kernel would judge
     given = to_fork(calling, msgspec.structs.replace(given, id=exact(given.id, head)), head)
     return await act.fork(calling.client, given)
 
