@@ -138,7 +138,7 @@ def test_live_instances_migrate_and_what_does_not_fit_is_told(shop):
     eventually(lambda: shop.json("show", "purchase/a")["version"].startswith("1.1.0+"))
 
     assert (planned["migrated"], planned["left"], planned["dry_run"]) == (["purchase/a"], [], True)
-    assert "1 instance of purchase migrated to 1.1.0" in done.stdout
+    assert "1 instance of purchase migrates to 1.1.0" in done.stdout
     engine.kill()
     shop.ended(engine)
 

@@ -404,3 +404,19 @@ async def test_each_entry_is_replayed_by_the_version_that_decided_it():
     assert (seen.safe, unfit.error) == (0, "DoesNotFit"), (
         "an instance that migrated is replayed by its own version alone"
     )
+
+
+async def test_a_stuck_instance_stays_so_until_a_retry_in_the_version_that_is_right():
+    wrong = process("1.0.0", Set("x", fn.upper(start.n)), Complete(state.x))
+    right = process("2.0.0", Set("y", start.n + 1), Complete(state.y))
+    async with perdure.open(":memory:", workflows=[wrong, right]) as engine:
+        handle = await engine.start(wrong, n=1, key="a")
+        await handle.until("stuck")
+
+        found = await engine.processes.migrate("p", to="2.0.0", map={"x": "y"})
+        (head,) = await engine.instances(workflow="p")
+        await handle.retry()
+
+        assert (found.migrated, head.status) == (["p/a"], "stuck")
+        assert head.reason.endswith(" at y"), "it is stuck at the step by its name there"
+        assert await handle.result() == 2
