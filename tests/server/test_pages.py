@@ -29,9 +29,13 @@ many = Process(
 )
 
 
+def loan(version, *names):
+    return Process("loan", version=version, steps=[Receive(name, "sign") for name in names])
+
+
 @pytest.fixture(scope="module")
 def stage():
-    with staged(workflows=[*dialects.ALL, many]) as found:
+    with staged(workflows=[*dialects.ALL, many, loan("1.0.0", "sign"), loan("2.0.0", "signed", "archive")]) as found:
         found.runner.run(filled(found.site))
         yield found
 
@@ -65,6 +69,34 @@ def test_an_activation_tells_before_what_becomes_of_live_instances(stage):
     assert told[0].startswith(f"New instances run on {old}, no longer on ")
     assert told[1] == "1 safe, of 1 live."
     assert [each["active"] for each in versions if each["version"] == old] == [True]
+
+
+def test_live_instances_migrate_with_a_map_after_the_dry_run_was_shown(stage):
+    async def story(site, page):
+        for key in ("a", "b"):
+            await (await site.engine.start(loan("1.0.0", "sign"), key=key)).until("waiting")
+        await page.goto(f"{site.url}/workflows/loan")
+        await page.locator("tr", has_text="2.0.0").locator("text=Migrate…").click()
+        dry = page.locator("#dry li")
+        await dry.first.wait_for()
+        without = await dry.all_inner_texts()
+        await page.evaluate(AXE_SCRIPT)
+        against = await page.evaluate(AXE, {})
+        await page.fill("#d-map", '{"sign": "signed"}')
+        await page.locator("#dry li", has_text="2 instances").wait_for()
+        command = await page.inner_text("dialog .cmd:not(.http) code >> nth=0")
+        await page.click("dialog button[type=submit]")
+        await page.locator("dialog").wait_for(state="detached")
+        summary = await site.engine.handle("loan", "a").summary()
+        return without, against, command, summary.version, await page.locator("text=Migrate…").count()
+
+    without, against, command, version, buttons = stage.tell(story)
+
+    assert without[0] == "0 instances would go on under 2.0.0."
+    assert without[1:] == [f"loan/{key} stays: sign: version 2.0.0 has no step sign" for key in ("b", "a")]
+    assert not against
+    assert command.endswith("perdure processes migrate loan 2.0.0 --map sign=signed")
+    assert version.startswith("2.0.0+") and buttons == 1, "only back to the other version"
 
 
 def test_two_versions_are_compared_line_by_line_and_the_address_keeps_it(stage):

@@ -325,7 +325,9 @@ def test_a_long_journal_scrolls_and_keeps_600_elements(stage):
         await page.goto(f"{site.url}/instances/counting/c")
         await page.wait_for_selector(".tall tbody tr")
         last = await page.inner_text(".travel .what")
-        marks = await page.eval_on_selector_all(".ticks line", "(all) => all.map((each) => parseFloat(each.x1.baseVal.valueAsString))")
+        marks = await page.eval_on_selector_all(
+            ".ticks line", "(all) => all.map((each) => parseFloat(each.x1.baseVal.valueAsString))"
+        )
         key = await page.inner_text("[aria-label='Key to the timeline']")
         await page.click(f'[role=treegrid] [title="{min(ENTRIES, 10_000)} times"]')
         await page.wait_for_selector("[role=treegrid] [data-n='20']")
@@ -434,6 +436,33 @@ def test_a_playbook_goes_on_when_its_ctx_is_patched_by_the_button_of_its_sentenc
 
     assert command.startswith("perdure playbooks patch restock/tuesday budget=true")
     assert result == "done"
+
+
+def test_a_playbook_is_paused_and_resumed_by_its_buttons_and_no_other_dialect_has_them(stage):
+    async def story(site, page):
+        await (await site.engine.start_plain("restock", {}, key="friday")).until("waiting")
+        await page.goto(f"{site.url}/instances/order/o-1")
+        await page.wait_for_selector(".acts .btns button")
+        others = await page.locator(".acts button").all_inner_texts()
+        await page.goto(f"{site.url}/instances/restock/friday")
+        await page.click(".acts >> text=Pause…")
+        await page.fill("#d-reason", "stock-taking")
+        command = await page.inner_text("dialog .cmd:not(.http) code")
+        await page.click("dialog button[type=submit]")
+        reason = page.locator(".why-list .say", has_text="It was paused by ann")
+        await reason.wait_for()
+        told, buttons = await reason.inner_text(), await page.locator(".acts button").all_inner_texts()
+        await page.click(".why-list .do button >> text=Resume…")
+        await page.click("dialog button[type=submit]")
+        await page.locator(".acts >> text=Pause…").wait_for()
+        return others, command, told, buttons, await site.engine.handle("restock", "friday").read("paused")
+
+    others, command, told, buttons, paused = stage.tell(story)
+
+    assert not {"Pause…", "Resume…"} & set(others)
+    assert command == "perdure pause restock/friday --reason stock-taking"
+    assert "(stock-taking): what runs goes on to its end, and nothing else begins." in told
+    assert ("Resume…" in buttons, "Pause…" in buttons, paused) == (True, False, None)
 
 
 def test_four_eyes_is_explained_and_enforced(stage):

@@ -116,8 +116,10 @@ def test_an_index_is_asked_for_each_choice_of_values():
     ],
 )
 def test_what_is_no_filter_is_refused_with_advice(text, says):
-    with pytest.raises(BadFilter, match=says.replace("?", r"\?")):
+    with pytest.raises(BadFilter, match=says.replace("?", r"\?")) as refused:
         parse(text)
+
+    assert refused.value.where == f"character {text.index(chr(39)) + 1 if chr(39) in text else 1}"
 
 
 def test_rates_count_starts_ends_and_failures_by_their_time():

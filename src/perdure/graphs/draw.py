@@ -79,8 +79,9 @@ def _node(spec: NodeSpec, kind: str, node: NodeState | None) -> Node:
         subtitle = f"{subtitle} at most {spec.max_iters} times".strip()
     elif spec.kind == "child":
         subtitle = spec.workflow
-    if spec.trust == "quarantined":
-        subtitle = f"{subtitle}, quarantined".removeprefix(", ")
+    if spec.trust == "quarantined" or (node is not None and not node.trusted):
+        word = "quarantined" if spec.trust == "quarantined" else "untrusted"
+        subtitle = f"{subtitle}, {word}".removeprefix(", ")
     if node is None:
         return Node(kind, spec.name, spec.name, subtitle)  # type: ignore[arg-type]
     state: State = STATES.get(node.outcome) or ("open" if node.status == "open" else "not reached")

@@ -68,6 +68,8 @@ def _row(node: NodeState) -> dict[str, Any]:
         "opened_at": when(node.opened_at) if node.opened_at else None,
         "ended_at": when(node.ended_at) if node.ended_at else None,
     }
+    if not node.trusted:
+        row["trusted"] = False
     if node.detail:
         row["detail"] = node.detail
     if node.submitter:

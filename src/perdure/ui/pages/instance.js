@@ -99,10 +99,11 @@ const split = (path) => {
   return [name, query ? Object.fromEntries(new URLSearchParams(query)) : undefined];
 };
 
-const BUTTONS = [["send", "Send…", "send"], ["ask", "Ask…", "ask"], ["tag", "Tag…", "tag"], ["wake", "Wake", "wake"], ["retry", "Retry…", "retry"], ["rewind", "Rewind…", "rewind"], ["fork", "Fork…", "fork"]];
+const BUTTONS = [["send", "Send…", "send"], ["ask", "Ask…", "ask"], ["tag", "Tag…", "tag"], ["wake", "Wake", "wake"], ["pause", "Pause…", "pause"], ["resume", "Resume…", "resume"], ["retry", "Retry…", "retry"], ["rewind", "Rewind…", "rewind"], ["fork", "Fork…", "fork"]];
 
 function Head({ show, act, history, past }) {
-  const possible = (verb) => show.may[verb] === "";
+  const paused = Boolean(show.published.paused);
+  const possible = (verb) => show.may[verb] === "" && verb !== (paused ? "pause" : "resume");
   useEffect(() => offer([...BUTTONS, ["settle", "Settle…", "settle"], ["cancel", "Cancel…", "cancel"]].filter(([verb]) => possible(verb)).map(([verb, label, icon]) => ({ text: `${label.replace("…", "")} ${show.id}`, icon, run: () => act(verb) }))), [show]);
   const asked = history.asked["1"];
   const cut = show.workflow.length + 1;
@@ -133,7 +134,7 @@ function title(show, why) {
   if (show.status === "waiting" && why.reasons.length > 1) return `It waits at ${places(why.reasons.length)}.`;
   return TITLES[show.status] ?? `It is ${show.status}.`;
 }
-const LABELS = { send: "Send…", wake: "Wake", retry: "Retry…", settle: "Settle…", rewind: "Rewind…" };
+const LABELS = { send: "Send…", wake: "Wake", resume: "Resume…", retry: "Retry…", settle: "Settle…", rewind: "Rewind…" };
 
 // The button of an advice, if its verb is possible now.
 function button(show, act, advice, reason) {
@@ -258,21 +259,20 @@ function Marking({ id, show, act, first }) {
 function Records({ show, why, act, history, operations, query, limit }) {
   const errors = operations.filter((each) => each.error);
   const tab = query.get("tab") ?? "journal";
-  const values = valuesOf(show, limit ? [] : why.reasons);
+  const values = valuesOf(show);
   const tabs = [["journal", "Journal", limit || history.entries], ["data", "Data", values.length], ["errors", "Errors", errors.length + (show.error ? 1 : 0)]];
   return html`<section class="sect" aria-label="Records"><div class="tabs" role="tablist" aria-label="Records">${tabs.map(([name, text, n]) => html`<a href=${href(location.pathname.slice(document.body.dataset.root.length), { ...Object.fromEntries(query), tab: name })} role="tab" aria-selected=${tab === name}>${text} <span class="n">${figure(n)}</span></a>`)}</div>
   ${tab === "journal" ? html`<${Journal} history=${history} show=${show} operations=${operations} query=${query} limit=${limit} />` : tab === "data" ? html`<${Data} values=${values} query=${query} whole=${(name) => whole(show.id, limit, name)} />` : html`<${Errors} show=${show} errors=${errors} ways=${limit ? null : html`<${Ways} show=${show} why=${why} act=${act} />`} />`}</section>`;
 }
 
 // The values that the page shows, by name.
-function valuesOf(show, reasons) {
+function valuesOf(show) {
   const found = show.noun === "cell" ? [] : [{ name: "input", note: "recorded at the start", value: show.input }];
   if (show.status === "completed") found.push({ name: "result", note: "what it returned", value: show.result });
   if (show.state !== undefined) found.push({ name: "state", note: "now", value: show.state });
   if (Object.keys(show.tags).length) found.push({ name: "tags", note: "found by filters", value: show.tags });
   for (const [name, value] of Object.entries(show.published)) found.push({ name, note: "published", value });
-  const mail = reasons.filter((each) => each.kind === "undelivered").map((each) => each.text.slice(each.text.indexOf(": ") + 2));
-  if (mail.length) found.push({ name: "mailbox", note: "came, and was not taken yet", value: mail });
+  if (show.mailbox?.length) found.push({ name: "mailbox", note: "came, and was not taken yet", value: show.mailbox });
   return found;
 }
 
@@ -322,6 +322,8 @@ function Act({ name, given, id, waits, entries, stuck, places, close }) {
       cmd: (g) => command("tag", id, g.name || "NAME", ...(g.value ? [g.value] : [])), request: (g) => ["PATCH", on("tags"), { tags: { [g.name]: g.value || null } }] },
     wake: { title: `Wake ${id}`, says: `Its ${given.location ? `sleep at ${given.location}` : "sleeps"} ends now.`, label: "Wake", fields: [reason], cmd: () => command("wake", id, ...(given.location ? [given.location] : [])),
       request: post("wake", () => ({ location: given.location ?? "" })) },
+    pause: { title: `Pause ${id}`, says: "No token is admitted and no attempt begins until it is resumed. What runs goes on to its end, and deadlines hold.", label: "Pause", fields: [reason], cmd: (g) => command("pause", id, ...words(g)), request: post("pause", () => ({})) },
+    resume: { title: `Resume ${id}`, says: "What was held begins: tokens are admitted, attempts and iterations go on.", label: "Resume", fields: [reason], cmd: (g) => command("resume", id, ...words(g)), request: post("resume", () => ({})) },
     retry: { title: `Retry ${id}`, says: "It goes on where it stopped; what failed is done again, what is done stays done.", label: "Retry", fields: [reason], cmd: () => command("retry", id), preview: dry("retry", BODY.retry), request: post("retry", BODY.retry) },
     settle: { title: `Settle a step of ${id}`, says: "You say what happened. The flow goes on as if the step had answered so.", label: "Settle", fields: [place, { name: "as", label: "It ended", options: ["ok", "error"], value: given.as ?? "ok", dry: true }, { name: "value", label: "Result as JSON, or the error's text", dry: true, optional: true }, reason],
       preview: dry("settle", BODY.settle), cmd: (g) => command("settle", id, g.location, g.as, ...(g.value ? [g.value] : [])), request: post("settle", BODY.settle) },

@@ -6,7 +6,7 @@ import { href, set } from "../lib/router.js";
 import { Bones, Cmd, Copy, Empty, Icon, Id, Shape, Status, Trouble, Version, operates, useLoaded, useTick } from "../lib/parts.js";
 import { Drawing } from "../lib/drawing.js";
 import { offer } from "../lib/palette.js";
-import { Activate, Preview, Put } from "../lib/put.js";
+import { Activate, Migrate, Preview, Put } from "../lib/put.js";
 import { Changes, Code } from "../lib/source.js";
 import { Start } from "../lib/start.js";
 import { calm, watch } from "../lib/stream.js";
@@ -97,6 +97,7 @@ function Workflow({ name, query, me, setLive }) {
       ${items.length === 0 ? html`<p class="muted">None was started yet.</p>` : html`<table class="ledger flush"><tbody>${items.map((each) => html`<tr key=${each.instance}><td class="nowrap"><${Status} of=${each.status} /></td><td class="cut"><${Id} id=${each.id} of=${each.workflow} row=${true} /></td><td class="num muted nowrap">${ago(each.changed_at)}</td></tr>`)}</tbody></table>`}</section></aside></div>
   ${asked?.verb === "put" && html`<${Put} name=${name} kept=${source.value?.media === "application/yaml" ? source.value.text : ""} close=${(done) => { setAsked(null); if (done) { again(); source.again(); } }} />`}
   ${asked?.verb === "activate" && html`<${Activate} name=${name} noun=${value.noun} version=${asked.version} close=${() => { setAsked(null); again(); }} />`}
+  ${asked?.verb === "migrate" && html`<${Migrate} name=${name} version=${asked.version} close=${(done) => { setAsked(null); if (done) again(); }} />`}
   ${asked?.verb === "preview" && html`<${Preview} name=${name} version=${asked.version} close=${() => setAsked(null)} />`}
   ${starting && html`<${Start} name=${name} version=${now?.version ?? ""} close=${() => { setStarting(false); set({ start: "" }); }} />`}`;
 }
@@ -112,7 +113,7 @@ function Versions({ name, of, query, me, ask, writes }) {
     <td>${each.oldest ? html`<${Id} id=${each.oldest.id} of=${name} />` : html`<span class="none">none</span>`}</td><td class="num muted nowrap">${each.oldest ? ago(each.oldest.started_at) : ""}</td>
     <td class="num wide-only">${figure(STATUSES.slice(3).reduce((sum, one) => sum + (each.counts[one] ?? 0), 0))}</td>
     ${of.versions.some((one) => one.put_at) && html`<td class="wide-only nowrap muted">${each.put_at ? `${moment(each.put_at)}${each.put_by ? ` by ${each.put_by}` : ""}` : ""}</td>`}
-    <td class="acts">${author(me) && each.here && live(of.counts) > 0 && of.versions.length > 1 && !writes && html`<button class="btn small" type="button" onClick=${() => ask({ verb: "preview", version: each.version })}>Preview…</button>`}${writes && of.versions.length > 1 && !each.active && html`<button class="btn small" type="button" onClick=${() => ask({ verb: "activate", version: each.version.split("+")[0] })}>Activate…</button>`}</td></tr>`)}
+    <td class="acts">${author(me) && each.here && live(of.counts) > 0 && of.versions.length > 1 && !writes && html`<button class="btn small" type="button" onClick=${() => ask({ verb: "preview", version: each.version })}>Preview…</button>`}${writes && of.versions.length > 1 && !each.active && html`<button class="btn small" type="button" onClick=${() => ask({ verb: "activate", version: each.version.split("+")[0] })}>Activate…</button>`}${writes && of.noun === "process" && live(of.counts) > live(each.counts) && html`<button class="btn small" type="button" onClick=${() => ask({ verb: "migrate", version: each.version.split("+")[0] })}>Migrate…</button>`}</td></tr>`)}
   </tbody>${of.versions.length > 1 && html`<tfoot><tr><th>all</th><td></td><td class="num">${figure(live(of.counts))}</td><td></td><td></td><td class="num wide-only">${figure(STATUSES.slice(3).reduce((sum, one) => sum + (of.counts[one] ?? 0), 0))}</td>${of.versions.some((each) => each.put_at) && html`<td class="wide-only"></td>`}<td></td></tr></tfoot>`}</table></div></section>`;
 }
 
