@@ -200,7 +200,7 @@ def test_a_node_of_a_graph_is_told_beside_its_drawing(stage):
     """Its budget, its trust, what was denied it and at which stage, what it says, and whom it asks."""
 
     async def story(site, page):
-        dialects.heard.clear()
+        dialects.thought.clear()
         await site.engine.start("careful", key="c-1", input="x")
         await page.goto(f"{site.url}/instances/careful/c-1")
         await page.wait_for_selector("[data-location=try].failed >> text=1 denied")
@@ -212,7 +212,7 @@ def test_a_node_of_a_graph_is_told_beside_its_drawing(stage):
         await aside.locator("text=a thought").wait_for()
         journal = await page.locator(".journal tr.bad .came").first.inner_text()
         talks, heading = await aside.inner_text(), await page.inner_text(".nodes h2:text('Denied') + .muted")
-        dialects.heard.set()
+        dialects.thought.set()
         await page.goto(f"{site.url}/instances/article/heat-pumps?at=ship")
         await aside.locator("text=Open the task").click()
         await page.wait_for_selector("h1 >> text=May ship use publish?")
