@@ -123,7 +123,7 @@ def _tell(console: Console, proposal: Proposal, text: str) -> None:
 
 
 def _proposal(proposal: Proposal) -> dict[str, Any]:
-    changes = [change.data() for change in proposal.changes]
+    changes = [change.data() if hasattr(change, "data") else change for change in proposal.changes]
     report = proposal.report
     return {
         "proposal": proposal.number,
@@ -167,7 +167,10 @@ def proposals(console: Console) -> None:
     async def read(client: Client) -> list[dict[str, object]]:
         return [_proposal(each) for each in await Governance(client).proposals()]
 
-    found = console.ask(read)
+    if console.server is not None:
+        found = [_proposal(each) for each in reversed(console.request("manifest proposals").items)]
+    else:
+        found = console.ask(read)
     lines = [f"{each['proposal']}  {each['status']}  {each['mode']}  {each['reason']}".rstrip() for each in found]
     console.answer({"proposals": found}, joined(lines) if lines else "nothing was proposed yet")
 
@@ -224,7 +227,10 @@ def _report(report: ShadowReport) -> Iterator[str]:
 @click.argument("number", type=int)
 def approve(console: Console, number: int) -> None:
     """A proposal that was shadowed without a failure. It is not in force by that: `perdure manifest apply`."""
-    proposal = _ask(console, lambda rules: rules.approve(number))
+    if console.server is not None:
+        proposal = console.request("manifest approve", number=number)
+    else:
+        proposal = _ask(console, lambda rules: rules.approve(number))
     _tell(console, proposal, f"proposal {number} is approved")
 
 
@@ -233,7 +239,10 @@ def approve(console: Console, number: int) -> None:
 @click.option("--reason", default="", metavar="TEXT", help="Recorded with it.")
 def reject(console: Console, number: int, reason: str) -> None:
     """A proposal that is not applied yet. It stays in the record."""
-    proposal = _ask(console, lambda rules: rules.reject(number, reason))
+    if console.server is not None:
+        proposal = console.request("manifest reject", number=number, reason=reason)
+    else:
+        proposal = _ask(console, lambda rules: rules.reject(number, reason))
     _tell(console, proposal, f"proposal {number} is rejected")
 
 
@@ -255,5 +264,8 @@ def migrate(console: Console) -> None:
     """After `perdure manifest apply --mode migrate`, which migrates each cell when it is next used. Cells that
     failed to migrate, and are stuck at that, try again.
     """
-    count = _ask(console, lambda rules: rules.migrate())
+    if console.server is not None:
+        count = console.request("manifest migrate").migrated
+    else:
+        count = _ask(console, lambda rules: rules.migrate())
     console.answer({"migrated": count}, f"{count} cells were told to go over")
