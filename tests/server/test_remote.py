@@ -2,17 +2,14 @@
 
 import asyncio
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
 
 from perdure import Governance, manifest
+from perdure.cli import cli
 from perdure.cli.console import ASKED, Console
-from perdure.cli.group import cli
 from perdure.cli.verbs import VERBS as COMMANDS
 from tests.server.site import ADMIN, ALL, OPERATOR, VIEWER, run
 from tests.server.test_dev import PLAYBOOK
@@ -31,12 +28,10 @@ READS = [
 
 
 async def perdure(*words, token="", **env):
-    def done():
-        given = {**os.environ, "PERDURE_TOKEN": token, **env}
-        command = [sys.executable, "-m", "perdure", *words, "--json"]
-        return subprocess.run(command, capture_output=True, text=True, env=given, check=False)
-
-    return await asyncio.to_thread(done)
+    given = {"PERDURE_TOKEN": token, **env}
+    result = await asyncio.to_thread(CliRunner().invoke, cli, [*words, "--json"], prog_name="perdure", env=given)
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    return result
 
 
 def key_of(client):
@@ -64,7 +59,7 @@ def test_cli_and_http_give_one_document(tmp_path):
         return found
 
     for words, here, there in run(story, url=database):
-        assert here.returncode == there.returncode, (words, there.stdout, there.stderr)
+        assert here.exit_code == there.exit_code, (words, there.stdout, there.stderr)
         told, asked = json.loads(here.stdout), json.loads(there.stdout)
         if words[0] == "why":  # sentences say how long it waits
             todo = asked["reasons"][0]["todo"]
@@ -86,7 +81,7 @@ def test_a_change_goes_through_the_server_and_names_the_actor_of_the_key():
 
     sent, started, asked = run(story)
 
-    assert (sent.returncode, started.returncode) == (0, 0), sent.stderr + started.stderr
+    assert (sent.exit_code, started.exit_code) == (0, 0), sent.stderr + started.stderr
     assert json.loads(sent.stdout) == {"id": "order/o-1", "sent": "decision"}
     assert "crm" in {each["by"] for each in asked.values()}
 
@@ -113,7 +108,7 @@ def test_refusals_of_a_server_are_those_of_a_database(words, role, exit, tmp_pat
 
     done, here = run(story, url=database)
 
-    assert done.returncode == exit, done.stdout + done.stderr
+    assert done.exit_code == exit, done.stdout + done.stderr
     assert here is None or here.stdout == done.stdout
     assert role or "it is wrong, expired or revoked" in done.stdout
 
@@ -136,7 +131,7 @@ def test_refusals_of_a_server_are_those_of_a_database(words, role, exit, tmp_pat
 def test_what_is_missing_or_given_twice_is_told(words, env, says):
     done = asyncio.run(perdure(*words, **{"PERDURE_DB": "", "PERDURE_SERVER": "", **env}))
 
-    assert done.returncode == {"none.db": 6}.get(words[-1], 2)
+    assert done.exit_code == {"none.db": 6}.get(words[-1], 2)
     assert says in done.stdout + done.stderr
 
 
@@ -146,11 +141,6 @@ def test_a_command_that_asks_no_server_is_proposed_with_a_database():
     assert console.command("why", "order/o") == "perdure why order/o --server http://s"
     assert console.command("bulk", "show", "7") == "perdure bulk show 7 --server http://s"
     assert console.command("debug", "order/o") == "perdure debug order/o --db DB"
-
-
-async def typed(*words, token=""):
-    """The same as a process of its own, without one."""
-    return await asyncio.to_thread(CliRunner().invoke, cli, [*words, "--json"], env={"PERDURE_TOKEN": token})
 
 
 GROUPS = (
@@ -172,14 +162,14 @@ def test_the_commands_of_groups_tell_the_same_of_a_server(tmp_path):
         token = key_of(await site.key(ADMIN, actor="mia", roles=["manager"]))
 
         async def asked(*words, token=token):
-            return await typed(*words, "--server", site.url, token=token)
+            return await perdure(*words, "--server", site.url, token=token)
 
         task = json.loads((await asked("tasks", "ls")).stdout)["tasks"][0]["id"]
         found = []
         for words in GROUPS:
             given = [task if word == "TASK" else word for word in words]
             acts = ["--as", "mia", "--role", "manager", "--admin"] if words[0] == "tasks" else []
-            found.append((words, await typed(*given, "--db", database, *acts), await asked(*given)))
+            found.append((words, await perdure(*given, "--db", database, *acts), await asked(*given)))
         verbs: list[tuple[str, ...]] = [
             ("claim",),
             ("comment", "seen"),
@@ -223,7 +213,7 @@ def test_definitions_events_and_proposals_go_through_a_server(tmp_path):
         await rules.shadow(1, mode="migrate")
         token = key_of(await site.key(ADMIN, actor="bob"))
         acted = [
-            await typed(*words, "--server", site.url, token=token)
+            await perdure(*words, "--server", site.url, token=token)
             for words in (
                 ("cells", "send", "w/Placed@1", '{"id": "a"}', "--id", "e-1"),
                 ("processes", "put", str(process)),
@@ -234,7 +224,7 @@ def test_definitions_events_and_proposals_go_through_a_server(tmp_path):
             )
         ]
         both = [
-            await typed("manifest", "proposals", *place, token=token)
+            await perdure("manifest", "proposals", *place, token=token)
             for place in (("--db", database), ("--server", site.url))
         ]
         return acted, both

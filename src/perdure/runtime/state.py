@@ -37,6 +37,11 @@ class Stateful(Workflow, Protocol):
     def read_state(self, machine: Machine) -> Any: ...
 
 
+def version_in(record: StoredInstance) -> str:
+    """The version that an instance runs on by its record, which may end before a migration."""
+    return fold(Address(record.head.workflow, record.head.key), record.snapshot, record.rows).definition
+
+
 @runtime_checkable
 class Receives(Workflow, Protocol):
     """A workflow whose instances keep messages until they receive them."""

@@ -21,7 +21,7 @@ from perdure.kernel.placement import NUMBERS
 from perdure.kernel.policy import decode_policy
 from perdure.kernel.status import TERMINAL
 from perdure.ports.store import Filter, Owner, ShardRow, place_of
-from perdure.verbs.act import ForkParams, SendParams, StartParams
+from perdure.verbs.act import ForkParams, PauseParams, SendParams, StartParams
 from perdure.verbs.read import ExportParams, ListParams, TraceAnswer, TraceParams, WhyAnswer, ls
 from perdure.verbs.table import VERBS
 from perdure.views.lists import BUILT_IN
@@ -30,7 +30,7 @@ from perdure.views.look import ShownInstance
 from ..calling import Calling, id_of, needed
 from ..problems import HttpProblem
 from ..reading import no_such, to_struct
-from .acting import check_start, to_fork
+from .acting import check_start, to_fork, to_pause
 from .bulk import OF_VERBS
 from .instances import Nothing, parents_of, private
 from .looks import unsaid
@@ -68,7 +68,7 @@ class WorkflowList(msgspec.Struct, frozen=True):
 
 
 class WorkflowsQuery(msgspec.Struct, frozen=True):
-    """`oldest`: tell the oldest live instance of each version, too."""
+    """`oldest`: tell the oldest live instance of each version, too, and which version is active."""
 
     oldest: bool = False
 
@@ -79,6 +79,7 @@ async def workflows(calling: Calling, given: WorkflowsQuery) -> WorkflowList:
 
 
 async def _with_oldest(calling: Calling, item: WorkflowItem) -> WorkflowItem:
+    item = await _registered(calling, item)
     versions = [replace(each, oldest=await _oldest(calling, item.name, each)) for each in item.versions]
     return replace(item, versions=versions)
 
@@ -136,7 +137,7 @@ async def workflow(calling: Calling, given: WorkflowName) -> WorkflowDetail:
         raise await calling.no_workflow(given.name)
     rows = [row for row in await calling.client.queries.workflows() if row.name == given.name]
     parameters = _parameters(rows[-1].parameters) if rows else None
-    item = await _with_oldest(calling, await _registered(calling, found[0]))
+    item = await _with_oldest(calling, found[0])
     return WorkflowDetail(item.name, item.noun, item.versions, item.counts, item.can_start, parameters=parameters)
 
 
@@ -362,6 +363,8 @@ async def ask_verb(calling: Calling, given: AskedVerb) -> Any:
     elif isinstance(params, ForkParams):
         assert calling.head is not None, "it was just found"
         params = to_fork(calling, params, calling.head)
+    elif isinstance(params, PauseParams):
+        params = to_pause(calling, params)
     elif isinstance(params, SendParams) and params.message is None:
         params = replace(params, message=calling.event or None)
     elif isinstance(params, TraceParams):

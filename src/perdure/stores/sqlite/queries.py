@@ -168,9 +168,8 @@ class SqliteQueries:
         return self._ask(reads.counts)
 
     async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
-        if limit == 1:
-            return self._ask(reads.history, instance, after, limit)
-        return await self._read_beside(reads.history, instance, after, limit)
+        short = self._ask(reads.short_history, instance, after, limit)
+        return short if short is not None else await self._read_beside(reads.history, instance, after, limit)
 
     async def record(self, ref: Ref) -> StoredInstance | None:
         return self._ask(reads.record, ref)

@@ -127,6 +127,17 @@ def history(connection: apsw.Connection, instance: int, after: int = 0, limit: i
     return _with_large_bodies(connection, rows)
 
 
+SHORT: Final = 16
+"""So many small rows are read in less time than a thread takes to begin."""
+
+
+def short_history(connection: apsw.Connection, instance: int, after: int, limit: int | None) -> list[JournalRow] | None:
+    """None: it has more rows than a short one, or a large body."""
+    most = SHORT + 1 if limit is None else min(limit, SHORT + 1)
+    found = list(map(_row, repeat(JournalRow), connection.execute(SQL.history, (instance, after, most))))
+    return None if len(found) > SHORT or any(large_bodies.is_reference(row.body) for row in found) else found
+
+
 def journal(connection: apsw.Connection, after: int, limit: int) -> list[JournalRow]:
     return _with_large_bodies(connection, connection.execute(SQL.journal, (after, limit)))
 
