@@ -205,13 +205,15 @@ def test_definitions_events_and_proposals_go_through_a_server(tmp_path):
     process, playbook = tmp_path / "referring.yaml", tmp_path / "greet.yaml"
     process.write_text(referring.export("yaml"))
     playbook.write_text(PLAYBOOK)
+    wanted = tmp_path / "second.json"
+    wanted.write_text(json.dumps(manifest(second).manifest.data()))
 
     async def story(site):
         rules = Governance(site.engine)
         await rules.apply(manifest(first))
-        await rules.propose(manifest(second))
+        ann, token = [key_of(await site.key(ADMIN, actor=actor)) for actor in ("ann", "bob")]
+        proposed = await perdure("manifest", "propose", str(wanted), "--server", site.url, token=ann)
         await rules.shadow(1, mode="migrate")
-        token = key_of(await site.key(ADMIN, actor="bob"))
         acted = [
             await perdure(*words, "--server", site.url, token=token)
             for words in (
@@ -220,6 +222,7 @@ def test_definitions_events_and_proposals_go_through_a_server(tmp_path):
                 ("processes", "activate", "referring", "1.0.0"),
                 ("playbooks", "put", str(playbook)),
                 ("manifest", "approve", "1"),
+                ("manifest", "apply", "1", "--mode", "migrate"),
                 ("manifest", "migrate"),
             )
         ]
@@ -227,16 +230,17 @@ def test_definitions_events_and_proposals_go_through_a_server(tmp_path):
             await perdure("manifest", "proposals", *place, token=token)
             for place in (("--db", database), ("--server", site.url))
         ]
-        return acted, both
+        return [*acted, proposed], both
 
     acted, both = run(story, url=database, workflows=[*ALL, first, second])
 
-    assert [each.exit_code for each in acted] == [0] * 6, [each.stdout + each.stderr for each in acted]
-    sent, put, active, greet, approved, migrated = (json.loads(each.stdout) for each in acted)
+    assert [each.exit_code for each in acted] == [0] * 8, [each.stdout + each.stderr for each in acted]
+    sent, put, active, greet, approved, applied, migrated, proposed = (json.loads(each.stdout) for each in acted)
     assert sent == {"sent": "w/Placed@1", "id": "e-1", "correlation": ""}
     assert (put["digest"], active) == (referring.hash, {"name": "referring", "active": "1.0.0"})
     assert greet["name"] == "greet" and (approved["proposal"], approved["status"]) == (1, "approved")
-    assert migrated == {"migrated": 0}
+    assert (proposed["proposal"], proposed["status"]) == (1, "proposed")
+    assert applied == {"hash": manifest(second).manifest.hash, "mode": "migrate"} and "migrated" in migrated
     assert json.loads(both[0].stdout) == json.loads(both[1].stdout)
 
 

@@ -191,7 +191,15 @@ ASKED: Final = (
     *("tasks comment", "tasks escalate", "tasks cancel"),
     *("access link", "access key", "access keys", "access revoke", "access grant", "access grants", "access audit"),
     *("cells send", "processes put", "processes activate", "playbooks put", "playbooks activate"),
-    *("manifest proposals", "manifest approve", "manifest reject", "manifest migrate", "doctor"),
+    *(
+        "manifest propose",
+        "manifest proposals",
+        "manifest apply",
+        "manifest approve",
+        "manifest reject",
+        "manifest migrate",
+        "doctor",
+    ),
 )
 """Commands that can ask a server instead of a database. The others say that they ask the database itself."""
 

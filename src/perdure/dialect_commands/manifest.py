@@ -153,6 +153,11 @@ def _mode(function: Callable[..., None]) -> Callable[..., None]:
 def propose(console: Console, target: str) -> None:
     """Records the patch from the manifest in force to this one. Each change carries the hash of what it replaces."""
     wanted = manifest_of(target)
+    proposal: Any
+    if console.server is not None:
+        proposal = console.request("manifest propose", manifest=wanted.data())
+        console.answer(_proposal(proposal), f"proposal {proposal.number}")
+        return
     proposal = _ask(console, lambda rules: rules.propose(wanted))
     lines = [f"proposal {proposal.number}", *(f"  {line}" for line in in_words(proposal.changes))]
     _tell(console, proposal, joined(lines))
@@ -255,7 +260,10 @@ def apply(console: Console, target: str, mode: Any) -> None:
     """
     number = _number_in(target)
     wanted = manifest_of(target) if number is None else number
-    hash = _ask(console, lambda rules: rules.apply(wanted, mode))
+    if console.server is not None and number is not None:
+        hash = console.request("manifest apply", number=number, mode=mode).hash
+    else:
+        hash = _ask(console, lambda rules: rules.apply(wanted, mode))
     console.answer({"hash": hash, "mode": mode}, f"in force ({mode}): {hash}")
 
 
