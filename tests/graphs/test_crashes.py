@@ -100,7 +100,7 @@ def with_census(graph: Graph, *names: str) -> Graph:
 
 
 def queue() -> Graph:
-    graph = Graph("queue", runner=runner, limits=Limits(running=2))
+    graph = Graph("queue", runner=runner, limits=Limits(running=2), order="critical")
     for name in ("a", "b", "c"):
         graph.node(name, goal=name)
     graph.node("d", goal="d", after=["a"], priority=5)

@@ -27,7 +27,7 @@ from . import fields
 from .check import Book, Reading, check_graph, check_tools, warnings_of
 from .differences import differs, explain
 from .draw import Direction, Format, declared, instance
-from .model import TAINTS, Limits, Model, NodeSpec, Permit
+from .model import ORDERS, TAINTS, Limits, Model, NodeSpec, Permit
 from .reducers import REDUCERS
 from .tools import Tool
 
@@ -67,9 +67,10 @@ class Graph:
     runner: an `async def` (inline) or `def` (in a thread) that is called with a `Node` for each run. runners: others,
     by name, that nodes pick. tools: what runs may use. limits, permits, veto: what the gate says yes and no to. roles:
     who answers the graph's questions. system: text for agents. outputs: nodes whose values are the result (default:
-    those that no node waits for). rest_after: seconds of waiting after which a run leaves memory; None: never. taint:
-    "strict" asks a person before a run writes that has read what is not trusted. rate: by glob of tools, how many calls
-    may begin in how many seconds; the next one waits.
+    those that no node waits for). rest_after: seconds of waiting after which a run leaves memory; None: never. order:
+    "critical" opens the nodes with the longest remaining path first. taint: "strict" asks a person before a run writes
+    that has read what is not trusted. rate: by glob of tools, how many calls may begin in how many seconds; the next
+    one waits.
     """
 
     subscriptions: tuple[Subscription, ...] = ()
@@ -89,6 +90,7 @@ class Graph:
         system: str = "",
         outputs: Iterable[str | Declared] | None = None,
         rest_after: float | timedelta | None = 5,
+        order: str = "",
         taint: str = "",
         rate: Mapping[str, tuple[int, float]] | None = None,
         version: str = "1",
@@ -115,6 +117,7 @@ class Graph:
             "system": system,
             "outputs": None if outputs is None else [getattr(each, "name", each) for each in outputs],
             "rest_after": rest_after,
+            "order": order,
             "taint": taint,
             "rate": rate,
         }
@@ -458,6 +461,7 @@ _OPTIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "system": fields.text,
     "outputs": lambda given: None if given is None else fields.texts(given),
     "rest_after": fields.duration,
+    "order": fields.one_of(*ORDERS),
     "taint": fields.one_of(*TAINTS),
     "rate": fields.rate,
 }

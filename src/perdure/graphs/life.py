@@ -14,7 +14,7 @@ from perdure.errors import PerdureError
 from . import goals
 from .bracket import champion, first_round, next_round
 from .model import NodeSpec, Result
-from .ready import give_place_back, push
+from .ready import give_place_back, measure, push
 from .state import NodeState, Run
 from .turn import SECOND, Turn
 
@@ -33,6 +33,8 @@ def add_node(
 
 def link(turn: Turn, nodes: list[NodeState]) -> None:
     """Count what new nodes wait for, and begin with those that wait for nothing."""
+    if turn.model.order:
+        measure(turn.state, nodes)
     for node in nodes:
         turn.waits.link(node)
     for node in nodes:
@@ -267,7 +269,7 @@ def _fan_out(turn: Turn, node: NodeState) -> None:
 
 def _add_contestant(turn: Turn, controller: NodeState, spec: NodeSpec) -> NodeState:
     added = add_node(turn, spec, depth=controller.depth, submitter=controller.submitter, controller=controller.name)
-    added.group = controller.group
+    added.group, added.height = controller.group, controller.height
     controller.children.append(spec.name)
     make_ready(turn, added)
     return added

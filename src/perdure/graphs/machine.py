@@ -23,7 +23,7 @@ from perdure.kernel.status import Status
 from . import life, opening, outcomes, requests
 from .growth import begin, submit
 from .model import Model
-from .ready import Dependencies, push
+from .ready import Dependencies, measure, push
 from .report import FAILED, REPORT, failure_data, report_of
 from .retry import reset
 from .runs import work
@@ -123,6 +123,8 @@ class GraphMachine:
         for node in nodes:
             if node.done and node.the.kind == "classify":
                 outcomes.choose(turn, node, done[node.name])
+        if turn.model.order:
+            measure(state, nodes)
         for node in nodes:
             if node.status != "ended":
                 turn.waits.link(node)

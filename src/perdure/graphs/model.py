@@ -26,6 +26,7 @@ CONTEXTS: Final = ("none", "system_only", "full")
 TRUSTS: Final = ("trusted", "quarantined")
 APPROVALS: Final = ("", "before")
 TAINTS: Final = ("", "strict")
+ORDERS: Final = ("", "critical")
 AXES: Final = ("tokens", "cost", "calls", "wall")
 """What runs use up. The other limits bound the graph itself."""
 
@@ -144,6 +145,7 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True):
     rest_after: float | None = 5
     version: str = "1"
     taint: str = ""  # "strict": who reads what is not trusted is not trusted
+    order: str = ""  # "critical": the longest remaining path first
     rate: dict[str, tuple[int, float]] = {}  # by glob: how many calls of tools may begin in so many seconds
 
     def canonical(self) -> bytes:
