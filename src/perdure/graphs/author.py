@@ -162,21 +162,21 @@ class Graph:
         """An instance of another workflow. Its outcome is the node's."""
         return self.declare("child", name, {"workflow": workflow, **fields})
 
+    def wait(self, name: str, **fields: Any) -> Declared:
+        """Waits for a time (`seconds=`), a message (`message=`) or the approval of a person (`question=`)."""
+        return self.declare("wait", name, fields)
+
     def declare(self, kind: str, name: str, fields: Mapping[str, Any]) -> Declared:
         """Add a node of any kind, as data."""
-        self._raw.append({"name": name, "kind": kind, **self.named(fields)})
-        self._forget()
+        self.add({"name": name, "kind": kind, **fields})
         return Declared(name)
-
-    def _forget(self) -> None:
-        for name in ("_read", "specs"):
-            self.__dict__.pop(name, None)
 
     def add(self, *nodes: Mapping[str, Any]) -> None:
         """Add nodes that are data: mappings of the same fields, with `name` and perhaps `kind`."""
         for each in nodes:
             self._raw.append(self.named(each) if isinstance(each, Mapping) else each)  # type: ignore[redundant-expr]
-            self._forget()
+        for read in ("_read", "specs"):
+            self.__dict__.pop(read, None)
 
     def named(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The same fields, with types, functions and workflows by their names. The objects are kept here."""

@@ -41,7 +41,7 @@ def _graph(specs: Iterable[NodeSpec], nodes: Mapping[str, NodeState]) -> Graph:
     waited: set[str] = set()
     for spec in by_name.values():
         node = nodes.get(spec.name)
-        kind = "agent" if spec.kind in ("node", "loop") else SHAPES[spec.kind]
+        kind = "agent" if spec.kind in ("node", "loop") else SHAPES.get(spec.kind) or _shape_of_wait(spec)
         shapes.append(_node(spec, kind, node))
         before = [(name, _label(by_name.get(name), spec, alias), False) for alias, name in spec.after]
         if node is not None and node.controller:
@@ -56,6 +56,10 @@ def _graph(specs: Iterable[NodeSpec], nodes: Mapping[str, NodeState]) -> Graph:
             waited.add(spec.name)
     entries = tuple([shape.location for shape in shapes if shape.location not in waited])
     return Graph(tuple(shapes), tuple(edges), entries=entries)
+
+
+def _shape_of_wait(spec: NodeSpec) -> str:
+    return "receive" if spec.message else "task" if spec.question else "timer"
 
 
 def _label(before: NodeSpec | None, spec: NodeSpec, alias: str) -> str:
@@ -74,6 +78,8 @@ def _node(spec: NodeSpec, kind: str, node: NodeState | None) -> Node:
         subtitle = f"{subtitle} at most {spec.max_iters} times".strip()
     elif spec.kind == "child":
         subtitle = spec.workflow
+    elif spec.kind == "wait":
+        subtitle = spec.message or spec.question or f"{spec.seconds:g} s"
     if spec.trust == "quarantined" or (node is not None and not node.trusted):
         word = "quarantined" if spec.trust == "quarantined" else "untrusted"
         subtitle = f"{subtitle}, {word}".removeprefix(", ")

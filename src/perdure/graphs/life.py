@@ -208,7 +208,11 @@ def plain_input(turn: Turn, node: NodeState, alias: str) -> Any:
 
 
 def filled_goal(turn: Turn, node: NodeState) -> str:
-    text = node.the.goal
+    return filled(turn, node, node.the.goal)
+
+
+def filled(turn: Turn, node: NodeState, text: str) -> str:
+    """A text of a node with its references filled."""
     if "$" not in text:
         return text
     return goals.fill(text, decode(turn.state.input), lambda alias: plain_input(turn, node, alias))

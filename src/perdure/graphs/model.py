@@ -15,11 +15,11 @@ import msgspec
 from perdure.codec import digest, encode
 from perdure.kernel.backoff import Backoff
 
-Kind = Literal["node", "loop", "classify", "tournament", "reduce", "child"]
+Kind = Literal["node", "loop", "classify", "tournament", "reduce", "child", "wait"]
 Policy = Literal["all_success", "accept_partial", "any_success", "all_terminal", "optional"]
 OutcomeWord = Literal["completed", "partial", "failed", "skipped", "cancelled"]
 
-KINDS: Final = ("node", "loop", "classify", "tournament", "reduce", "child")
+KINDS: Final = ("node", "loop", "classify", "tournament", "reduce", "child", "wait")
 POLICIES: Final = ("all_success", "accept_partial", "any_success", "all_terminal", "optional")
 ISOLATIONS: Final = ("shared", "read_only", "worktree", "remote")
 CONTEXTS: Final = ("none", "system_only", "full")
@@ -42,6 +42,8 @@ ROLES: Final[dict[str, tuple[str, str]]] = {
 NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 TAKEN: Final = frozenset({"ask", "use", "step", "entrant", "judge"})
 """Names that locations inside of a run have."""
+TAKEN_MESSAGES: Final = ("submit", "cancel", "note")
+"""What people say to every graph."""
 
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -124,6 +126,9 @@ class NodeSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     workflow: str = ""
     input: Any = None
     detach: bool = False
+    seconds: float | None = None
+    message: str = ""
+    question: str = ""
 
     @property
     def weight(self) -> int:

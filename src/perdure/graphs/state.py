@@ -171,6 +171,9 @@ class State(msgspec.Struct):
     cancelled: bool = False
     outcome: str = ""
     groups: list[Group] = []
+    listening: dict[str, list[bytes]] = {}  # by name of a message: intents that wait for it, and some that did
+    received: list[str] = []  # names that runs have asked for
+    mail: list[tuple[str, bytes]] = []  # messages that came before there was a wait for them
     rates: dict[str, list[int]] = {}  # by glob: when the latest calls began, or will begin
 
 
