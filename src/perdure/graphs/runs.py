@@ -52,6 +52,7 @@ class Node:
     def __init__(self, spec: NodeSpec, goal: str, input: Any, graph: Graph | None = None) -> None:
         self.name = spec.name
         self.goal = goal
+        self.template = spec.goal  # before its references were filled
         self.input = input  # of the graph
         self.inputs: dict[str, Result] = {}
         self.iteration = 0
