@@ -296,7 +296,7 @@ class Graph:
         from .machine import GraphMachine
 
         assert isinstance(machine, GraphMachine)
-        return draw(instance(machine.state.nodes), format, direction, title=f"{self.name}/{machine.state.key}")
+        return draw(instance(machine.state), format, direction, title=f"{self.name}/{machine.state.key}")
 
     def read_state(self, machine: Machine) -> Any:
         from .machine import GraphMachine

@@ -33,7 +33,7 @@ POLICY: Final = Policy(
     exact=True,
     rewind=False,
     fork=False,
-    verbs=("patch",),
+    verbs=("patch", "pause", "resume"),
     why={
         "rewind": "a playbook: its steps are not undone; start a new instance, or retry a failed one",
         "fork": "a playbook: start another instance with the input that you want",
