@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import CallerError, DoesNotFit, UnknownInstance, UnknownVersion
+from perdure import CallerError, DefinitionConflict, DoesNotFit, UnknownInstance, UnknownVersion
 from perdure.kernel.effects import Call as CallEffect
+from perdure.kernel.workflows import Workflows
 from perdure.processes import (
     Activate,
     Call,
@@ -36,7 +37,7 @@ from perdure.processes import (
     tasks,
 )
 from perdure.views.rerun import History
-from perdure.views.survey import preview
+from perdure.views.survey import Replayed, preview, survey
 from tests.processes.rig import Rig
 
 DAY = timedelta(days=1)
@@ -400,10 +401,22 @@ async def test_each_entry_is_replayed_by_the_version_that_decided_it():
         delivery = history.at(number)
         assert delivery.workflow is version
         assert not version.differs(delivery.entry.decision, delivery.deliver()), number
-    (unfit,) = seen.unfit
-    assert (seen.safe, unfit.error) == (0, "DoesNotFit"), (
-        "an instance that migrated is replayed by its own version alone"
-    )
+    assert (seen.safe, seen.unfit, seen.stay) == (1, [], True), "an instance stays on its version, whatever another does"
+
+
+async def test_another_version_in_new_code_is_no_divergence_and_other_bytes_of_one_are_a_conflict():
+    later = process("1.1.0", Timer("t", after=DAY), Receive("wait", "go"))
+    other = process("1.0.0", Receive("wait", "go"))
+    async with perdure.open(":memory:", workflows=[OLD]) as engine:
+        await (await engine.start(OLD, n=1, key="a")).until("waiting")
+
+        found = await survey(engine.queries, Workflows([later]))
+        seen = await preview(engine.queries, later)
+        with pytest.raises(DefinitionConflict, match=r"the next free one is 1.0.1"):
+            await survey(engine.queries, Workflows([other]))
+
+    assert found == [Replayed("p/a", None)], "the database has its version"
+    assert (seen.looked, seen.safe, seen.unfit, seen.stay) == (1, 1, [], True)
 
 
 async def test_a_stuck_instance_stays_so_until_a_retry_in_the_version_that_is_right():
