@@ -8,13 +8,16 @@ from contextlib import redirect_stdout
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from perdure.app.ours import FILES, kind_of_file
 from perdure.kernel.workflows import Workflows
 from perdure.runtime.state import Keyed
 
 from .exits import Stopped
+
+OWN: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+"""The folder of perdure."""
 
 
 def load(target: str) -> tuple[Any, list[Any]]:
@@ -149,12 +152,13 @@ def module_of(name: str) -> ModuleType:
 
 
 def _broken(name: str, error: Exception) -> Stopped:
-    """The module is there and fails: the place is the deepest line that is not of the import machinery."""
+    """The module is there and fails: the place is the deepest line that is neither of the import machinery nor ours."""
     if isinstance(error, SyntaxError):
         place = f"{error.filename}:{error.lineno}"
         return Stopped(f"{name} cannot be imported: {type(error).__name__}: {error.msg} at {place}")
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
-    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if len(frames) > 1 else ""
+    deep = traceback.extract_tb(error.__traceback__)
+    frames = [each for each in deep if not each.filename.startswith(("<frozen", OWN))]
+    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     text = str(error).partition("\n")[0]
     return Stopped(f"{name} cannot be imported: {type(error).__name__}: {text}{place}; --debug shows more")
 
