@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import CallerError, DefinitionConflict, DoesNotFit, UnknownInstance, UnknownVersion
+from perdure import BadCall, CallerError, DefinitionConflict, DoesNotFit, UnknownInstance, UnknownVersion, UnknownWorkflow
 from perdure.kernel.effects import Call as CallEffect
 from perdure.kernel.workflows import Workflows
 from perdure.processes import (
@@ -339,6 +339,8 @@ async def test_migration_moves_only_what_fits(kept: str):
         assert await engine.queries.height() == before, "a dry run records nothing"
         one = await engine.processes.migrate("p", to="2.0.0", keys=["a"], map={"wait": "hear"}, by="ann", reason="task")
         again = await engine.processes.migrate("p", to="2.0.0", keys=["a"], map={"wait": "hear"})
+        with pytest.raises(BadCall, match=r"no step is named 'wiat'; did you mean 'wait'\?"):
+            await engine.processes.migrate("p", to="2.0.0", map={"wiat": "hear"})
         assert await engine.queries.height() == before + 1, "one entry for each instance, and none for the same again"
         async with perdure.connect(kept) as client:
             rest = await client.processes.migrate("p", to="2.0.0", map={"wait": "hear"})
@@ -380,6 +382,8 @@ async def test_what_is_no_process_or_is_not_there_does_not_migrate():
             await engine.processes.migrate("p", to="2.0.0", keys=["lost"])
         with pytest.raises(CallerError, match="nothing is no process"):
             await engine.processes.migrate("nothing", to="1")
+        with pytest.raises(UnknownWorkflow, match="nothing is a flow: this takes the name of a process"):
+            await engine.processes.migrate("nothing", to="2")
 
 
 @perdure.flow
