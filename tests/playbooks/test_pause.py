@@ -310,7 +310,7 @@ async def test_another_engine_goes_on_where_an_instance_was_paused(tmp_path):
     async with perdure.open(url) as engine:
         handle = engine.handle("p", "k")
         (head,) = await engine.instances(workflow="p")
-        assert "message resume" in head.reason
+        assert "paused" in head.reason
         assert (await handle.read("paused"))["reason"] == "the bank is down"
         assert await handle.ask("resume") == {"paused": False}
         await handle.cancel()

@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import BadCall, CallerError, DefinitionConflict, DoesNotFit, UnknownInstance, UnknownVersion, UnknownWorkflow
+from perdure import (
+    BadCall,
+    CallerError,
+    DefinitionConflict,
+    DoesNotFit,
+    UnknownInstance,
+    UnknownVersion,
+    UnknownWorkflow,
+)
 from perdure.kernel.effects import Call as CallEffect
 from perdure.kernel.workflows import Workflows
 from perdure.processes import (
@@ -405,7 +413,7 @@ async def test_each_entry_is_replayed_by_the_version_that_decided_it():
         delivery = history.at(number)
         assert delivery.workflow is version
         assert not version.differs(delivery.entry.decision, delivery.deliver()), number
-    assert (seen.safe, seen.unfit, seen.stay) == (1, [], True), "an instance stays on its version, whatever another does"
+    assert (seen.safe, seen.unfit, seen.stay) == (1, [], True), "an instance stays on its version"
 
 
 async def test_another_version_in_new_code_is_no_divergence_and_other_bytes_of_one_are_a_conflict():

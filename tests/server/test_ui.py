@@ -456,16 +456,18 @@ def test_a_playbook_is_paused_and_resumed_by_its_buttons_and_no_other_dialect_ha
         reason = page.locator(".why-list .say", has_text="It was paused by ann")
         await reason.wait_for()
         told, buttons = await reason.inner_text(), await page.locator(".acts button").all_inner_texts()
+        first = await page.locator(".why-list .do button").all_inner_texts(), await page.inner_text(".do .btn.first")
         await page.click(".why-list .do button >> text=Resume…")
         await page.click("dialog button[type=submit]")
         await page.locator(".acts >> text=Pause…").wait_for()
-        return others, command, told, buttons, await site.engine.handle("restock", "friday").read("paused")
+        return others, command, told, buttons, first, await site.engine.handle("restock", "friday").read("paused")
 
-    others, command, told, buttons, paused = stage.tell(story)
+    others, command, told, buttons, first, paused = stage.tell(story)
 
     assert not {"Pause…", "Resume…"} & set(others)
     assert command == "perdure pause restock/friday --reason stock-taking"
     assert "(stock-taking): what runs goes on to its end, and nothing else begins." in told
+    assert first == (["Resume…"], "Resume…"), "no Patch…: its gate is tested at the resume"
     assert ("Resume…" in buttons, "Pause…" in buttons, paused) == (True, False, None)
 
 

@@ -30,6 +30,10 @@ class Timer(msgspec.Struct, frozen=True, gc=False):
     due: int
 
 
+PAUSED_AT: Final = "&pause"
+"""What the location of a wait begins with that stands for a pause: until a person resumes the instance."""
+
+
 class Wait(msgspec.Struct, frozen=True, gc=False):
     """Stands for "waits for a message". The machine withdraws it when the message came; `due` is its deadline."""
 

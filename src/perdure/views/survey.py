@@ -38,7 +38,7 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 async def survey(queries: Queries, workflows: Workflows[Any]) -> list[Replayed]:
-    """Raises what an engine with this code would raise when it opens: another definition under a version that is kept."""
+    """Other content under a version that is kept is refused, as an engine with this code refuses it."""
     found: list[Replayed] = []
     for each in workflows:
         await _check_definition(queries, each)

@@ -72,8 +72,9 @@ def dev(  # noqa: PLR0917
     """MODULE may be the file of a playbook or a process. Without MODULE the demo runs. The database is .perdure/dev.db,
     or with --postgres a server of the project's own. You are logged in as dev, an admin.
 
-    When a file of the module changes, or one of a definition that it loads, the new code is imported in another process and live instances are replayed on
-    it. If both are good, the new code takes over; else the old code stays, and the page says why.
+    When a file of the module changes, or one of a definition that it loads, the new code is imported in another
+    process and live instances are replayed on it. If both are good, the new code takes over; else the old code stays,
+    and the page says why.
     """
     try:
         import uvicorn  # noqa: F401
@@ -362,7 +363,7 @@ class Watching:
 def _diverging(unsafe: list[dict[str, Any]]) -> str:
     """The first divergence with its advice, and who else would diverge."""
     first, *others = unsafe
-    text = f"{first['id']} would diverge: {first['divergence']}"
+    text = f"{first['id']} would diverge: {first['divergence'].removeprefix(first['id'] + ', ')}"
     if not others:
         return text
     named = ", ".join(each["id"] for each in others[:UNSAFE_TOLD])
