@@ -143,6 +143,8 @@ def test_live_instances_migrate_and_what_does_not_fit_is_told(shop):
     assert named.stdout.endswith("\n  purchase/a\n"), named.stdout
     assert (planned["migrated"], planned["left"], planned["dry_run"]) == (["purchase/a"], [], True)
     assert "1 instance of purchase migrates to 1.1.0" in done.stdout
+    told = shop.perdure("history", "purchase/a").stdout
+    assert 'migrated "1.1.0+' in told and " by ann (later)" in told, told
     engine.kill()
     shop.ended(engine)
 

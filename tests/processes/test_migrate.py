@@ -366,7 +366,9 @@ async def test_migration_moves_only_what_fits(kept: str):
     async with perdure.open(kept) as engine:  # without code: both definitions are in the database
         handle = engine.handle("p", "a")
         summary, (_, line) = await handle.summary(), await handle.history()
-        assert (summary.version, line.event, line.value) == (NEW.version, "migrated", NEW.version)
+        told = {"version": NEW.version, "map": {"wait": "hear"}}
+        assert (summary.version, line.event, line.value) == (NEW.version, "migrated", told)
+        assert (line.by, line.reason) == ("ann", "task")
         counts = await engine.queries.counts()
         waiting = [version for (name, version, status), n in counts.items() if (name, status) == ("p", "waiting") and n]
         assert waiting == [NEW.version]

@@ -31,6 +31,7 @@ from perdure.kernel.events import (
     Streamed,
     Tagged,
     Woken,
+    asked_of,
 )
 from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.location import Patterns
@@ -195,8 +196,24 @@ def _line(entry: Entry, opened: Opened) -> Line:
         outcome, error = "stuck", decision.stuck.error
     led_to = tuple(in_words(effect) for effect in decision.open)
     facts = tuple(fact.name for fact in decision.announce)
-    at, said, noted = when(entry.at), decision.announce, decision.noted
-    return Line(entry.number, at, event, location, status, value, error, led_to, outcome, facts, entry.seq, said, noted)
+    asked = asked_of(entry.event)
+    return Line(
+        entry.number,
+        when(entry.at),
+        event,
+        location,
+        status,
+        value,
+        error,
+        led_to,
+        outcome,
+        facts,
+        entry.seq,
+        decision.announce,
+        decision.noted,
+        by="" if asked is None or asked.by is None else asked.by.id,
+        reason="" if asked is None else asked.reason,
+    )
 
 
 def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | None]:
@@ -227,8 +244,8 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
             return "retry", "", "", None, None
         case Rewound(to=to):
             return "rewound" if to else "retry", to, "", None, None
-        case Migrated(version=version):
-            return "migrated", "", "", version, None
+        case Migrated(version=version, renamed=renamed):
+            return "migrated", "", "", {"version": version, "map": dict(renamed)} if renamed else version, None
         case Settled(location=at, receipt=receipt):
             return (
                 "settled",

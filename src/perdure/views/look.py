@@ -93,7 +93,7 @@ class ShownInstance(ListedInstance, frozen=True):
 
 
 class ShownEntry(msgspec.Struct, frozen=True):
-    """`value` is left out where it is not wanted."""
+    """`value` is left out where it is not wanted, `by` and `reason` where they are not known."""
 
     number: int
     at: datetime
@@ -105,6 +105,8 @@ class ShownEntry(msgspec.Struct, frozen=True):
     opened: tuple[str, ...]
     announced: tuple[str, ...]
     outcome: str
+    by: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
 
 
 async def look(
@@ -230,4 +232,6 @@ def shown_entry(line: Line, values: bool = True) -> ShownEntry:
         opened=line.opened,
         announced=line.announced,
         outcome=line.outcome,
+        by=line.by or UNSET,
+        reason=line.reason or UNSET,
     )
