@@ -15,12 +15,15 @@ from perdure import (
     BadCall,
     CallerError,
     DefinitionConflict,
+    Divergence,
     DoesNotFit,
     UnknownInstance,
     UnknownVersion,
     UnknownWorkflow,
 )
 from perdure.kernel.effects import Call as CallEffect
+from perdure.kernel.events import Address
+from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.workflows import Workflows
 from perdure.processes import (
     Activate,
@@ -431,6 +434,17 @@ async def test_another_version_in_new_code_is_no_divergence_and_other_bytes_of_o
 
     assert found == [Replayed("p/a", None)], "the database has its version"
     assert (seen.looked, seen.safe, seen.unfit, seen.stay) == (1, 1, [], True)
+
+
+async def test_a_divergence_at_a_task_says_task():
+    asking = process("1.0.0", Activate("ask"), tasks=TASKS)
+    async with perdure.open(":memory:", workflows=[asking]) as engine:
+        await (await engine.start(asking, key="a")).until("waiting")
+        (head,) = await engine.instances(workflow="p")
+        instance = fold(Address("p", "a"), None, await engine.queries.history(head.id))
+
+    with pytest.raises(Divergence, match="recorded is task ask, but the code now asks for task sign"):
+        rebuild(instance, process("1.0.0", Activate("sign"), tasks=TASKS))
 
 
 async def test_a_stuck_instance_stays_so_until_a_retry_in_the_version_that_is_right():

@@ -43,6 +43,10 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
     params: bytes | None = None  # for an executor outside, which answers with a receipt
 
 
+TASK_WORKFLOW: Final = "perdure.task"
+"""The instances of this built-in workflow are tasks."""
+
+
 class Child(msgspec.Struct, frozen=True, gc=False):
     """Another instance, started in the same transaction; answered with its outcome (detached: when it has started)."""
 

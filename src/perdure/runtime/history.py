@@ -11,7 +11,7 @@ from perdure.codec import decode as decode_value
 from perdure.errors import CallerError, PerdureError
 from perdure.kernel.apply import Changed, apply
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow
-from perdure.kernel.effects import Call, Child, Effect, Timer, Wait, attempt_of, due_of
+from perdure.kernel.effects import TASK_WORKFLOW, Call, Child, Effect, Timer, Wait, attempt_of, due_of
 from perdure.kernel.entry import Entry, decode
 from perdure.kernel.events import (
     Address,
@@ -44,7 +44,6 @@ from perdure.kernel.tags import told
 from perdure.ports.frame import Frame
 from perdure.ports.seen import Line, Summary, Waiting
 from perdure.ports.store import ListPlace, Queries, change_of, place_of
-from perdure.tasks.model import WORKFLOW as TASK
 
 Opened = Mapping[bytes, tuple[str, int]]
 P = ParamSpec("P")
@@ -273,7 +272,7 @@ def value_of(data: bytes) -> Any:
 
 
 def word_of(effect: Effect) -> str:
-    if type(effect) is Child and effect.workflow == TASK:
+    if type(effect) is Child and effect.workflow == TASK_WORKFLOW:
         return "task"
     return {Call: "step", Timer: "timer", Wait: "wait", Child: "child"}[type(effect)]
 
