@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ from perdure.processes import (
     state,
     tasks,
 )
+from perdure.views.reasons import reasons, see
 from perdure.views.rerun import History
 from perdure.views.survey import Replayed, preview, survey
 from tests.processes.rig import Rig
@@ -368,6 +369,10 @@ async def test_migration_moves_only_what_fits(kept: str):
 
     async with perdure.open(kept) as engine:  # without code: both definitions are in the database
         handle = engine.handle("p", "a")
+        (head,) = [each for each in await engine.instances(workflow="p") if each.key == "a"]
+        seen, words = await see(engine.queries, await engine.queries.head(head.id), datetime.now(UTC), "p.db")
+        (waits,) = reasons(seen, words)
+        assert waits.text.startswith("The step hear, opened as wait, waits for the message go")
         summary, (_, line) = await handle.summary(), await handle.history()
         told = {"version": NEW.version, "map": {"wait": "hear"}}
         assert (summary.version, line.event, line.value) == (NEW.version, "migrated", told)
