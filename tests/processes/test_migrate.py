@@ -370,7 +370,9 @@ async def test_migration_moves_only_what_fits(kept: str):
     async with perdure.open(kept) as engine:  # without code: both definitions are in the database
         handle = engine.handle("p", "a")
         (head,) = [each for each in await engine.instances(workflow="p") if each.key == "a"]
-        seen, words = await see(engine.queries, await engine.queries.head(head.id), datetime.now(UTC), "p.db")
+        row = await engine.queries.head(head.id)
+        assert row is not None
+        seen, words = await see(engine.queries, row, datetime.now(UTC), "p.db")
         (waits,) = reasons(seen, words)
         assert waits.text.startswith("The step hear, opened as wait, waits for the message go")
         summary, (_, line) = await handle.summary(), await handle.history()

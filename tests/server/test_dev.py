@@ -84,6 +84,7 @@ def test_dev_shows_a_divergence_and_a_broken_file_and_keeps_the_old_code(tmp_pat
         client.post(f"{ON}/-/messages", json={"name": "decision", "body": "yes"})
 
         assert diverges.count("would diverge: ") == 1 and " and 2 more would diverge, too" in diverges
+        assert "would diverge: entry " in diverges, "its id stands before that, once"
         assert "shop.py:1" in broken and "shop.py:1" in shown
         assert client.get(f"{ON}/-/result?wait=60").json()["result"] == "first yes"
 

@@ -628,6 +628,9 @@ def test_all_tabs_of_a_browser_share_one_stream_and_a_notice_takes_a_quarter_of_
         await handle.send("decision", "yes")
         for each in (page, other):
             await each.wait_for_selector(".stamp.st-completed")
+        site.server.tell("order/o-1 would diverge: entry 2\nAdvice, in a line\nand another one")
+        await page.wait_for_selector(".notice")
+        read.append(await page.locator(".notice").evaluate("box => box.scrollHeight <= box.clientHeight"))
         site.server.tell(
             "\n".join([f"order/o-{n} would diverge: at entry 2 it did {'something else ' * 9}" for n in range(64)])
         )
@@ -650,9 +653,11 @@ def test_all_tabs_of_a_browser_share_one_stream_and_a_notice_takes_a_quarter_of_
         await page.wait_for_selector(".notice", state="detached")
 
     taken: list[float] = []
+    read: list[bool] = []
     found: list[str] = []
     stage.tell(story)
 
+    assert read == [True], "the advice stands in the lines below the first one"
     assert max(taken) <= 0.26 and min(taken) > 0.05
     assert found == []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, cast
 
@@ -122,7 +122,7 @@ async def look(
         **{**listed, "status": state.status.value},
         entries=state.version,
         waiting=[shown_wait(each) for each in waiting],
-        published={name: value_of(value) for name, value in state.published.items()},
+        published=told(state.published),
         result=result_of(state),
         error=shown_error(error_of(state)),
         stuck_at=state.stuck.location if state.stuck is not None else None,
@@ -218,6 +218,12 @@ def shown_wait(open: Waiting) -> ShownWait:
 
 def shown_error(error: Failure | None) -> ShownError | None:
     return None if error is None else ShownError(error.type, error.message, error.data, error.traceback)
+
+
+def told(published: Mapping[str, bytes]) -> dict[str, Any]:
+    """What is published now. A null takes a value back: a reader of the name gets null, too, where nothing was."""
+    found = {name: value_of(value) for name, value in published.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def shown_entry(line: Line, values: bool = True) -> ShownEntry:
