@@ -83,6 +83,20 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch):
     assert run(story) == b"408"
 
 
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\n", b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\nGET / HT"])
+def test_a_connection_without_a_whole_request_is_closed(monkeypatch, begun):
+    monkeypatch.setattr("perdure.server.limits.READ_SECONDS", 0.05)
+
+    async def story(site):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(site.url.rpartition(":")[2]))
+        writer.write(begun)
+        await reader.read()  # until the server closes it
+        writer.close()
+        return (await (await site.login()).get(f"{API}/whoami")).status_code
+
+    assert run(story) == 200
+
+
 @pytest.mark.parametrize(
     ("more", "status"),
     [

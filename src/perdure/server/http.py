@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -73,6 +74,12 @@ class Request:
     @property
     def is_too_long(self) -> bool:
         return len(self.path) + len(self.query) > URL_MAX
+
+    @property
+    def whole(self) -> str:
+        """The URL of the same answer with whole values."""
+        query = f"{self.query.decode('ascii')}&" if self.query else ""
+        return f"{quote(self.root + self.path, safe='/@')}?{query}values=whole"
 
     @property
     def cookies(self) -> dict[str, str]:
