@@ -7,6 +7,8 @@ import pytest
 from perdure.server import limits
 from perdure.server.http import Request
 from perdure.server.limits import Buckets
+from perdure.server.problems import HttpProblem
+from perdure.server.stream import read_channels
 from tests.server.site import OPERATOR, VIEWER, run
 
 API = "/api/v1"
@@ -63,6 +65,12 @@ def test_a_refused_stream_is_not_counted():
         return dict(site.server._streams)
 
     assert run(story) == {}
+
+
+def test_a_stream_has_each_channel_once_and_a_hundred_at_most():
+    assert read_channels(["list:,fleet", "fleet", "list:"]) == [("list", ""), ("fleet", "")]
+    with pytest.raises(HttpProblem, match="at most 100 channels, found 101"):
+        read_channels([f"list:workflow:a{n}" for n in range(101)])
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch):

@@ -23,7 +23,6 @@ from perdure.kernel.asked import Asked
 from perdure.runtime.asking import asking
 from perdure.runtime.client import Client
 from perdure.runtime.history import aside
-from perdure.verbs import act
 from perdure.verbs.plans import entry_of
 
 from . import limits
@@ -472,7 +471,7 @@ def _asked(calling: Calling) -> Asked:
         id=calling.event,
         by=login.actor,
         via=f"{login.via} request:{request.id}" + (SAID + calling.said if calling.said else ""),
-        reason=request.headers.get("x-reason", "")[: act.REASON_MAX],
+        reason=request.reason,
         if_entry=_if_entry(request),
         trace=request.headers.get("traceparent", "")[:100],
     )

@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from perdure.verbs.act import REASON_MAX
+
 from . import limits
 from .limits import READ_SECONDS, URL_MAX
 from .problems import HttpProblem, document
@@ -61,6 +63,15 @@ class Request:
     def host(self) -> str:
         host: str = self.headers.get("host", "")
         return host
+
+    @property
+    def reason(self) -> str:
+        """What `X-Reason` says, in UTF-8; what is none is read as Latin-1."""
+        said = self.headers.get("x-reason", "").encode("latin-1")
+        try:
+            return said.decode()[:REASON_MAX]
+        except UnicodeDecodeError:
+            return said.decode("latin-1")[:REASON_MAX]
 
     @property
     def preferred_wait(self) -> float | None:

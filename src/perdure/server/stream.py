@@ -37,6 +37,7 @@ EARLY_SECONDS: Final = 0.01
 """A timer of a loop may ring by so much too early."""
 
 WAITING_MAX: Final = 256
+CHANNELS_MAX: Final = 100
 KINDS: Final = ("instance", "list", "tasks", "fleet", "bulk", "frames")
 _NEXT: Final = re.compile(f",(?={'|'.join(KINDS)})")
 MOVING: Final = frozenset({"status", "waits_for", "error_type", "error_at", "queue", "changed", "ended"})
@@ -79,6 +80,10 @@ def read_channels(texts: Iterable[str]) -> list[tuple[str, str]]:
         found.append((kind, argument))
     if not found:
         raise HttpProblem(422, "bad-request", "a stream needs a channel: ?channels=fleet")
+    found = [*dict.fromkeys(found)]
+    if len(found) > CHANNELS_MAX:
+        text = f"a stream has at most {CHANNELS_MAX} channels, found {len(found)}: open another one"
+        raise HttpProblem(422, "bad-request", text)
     return found
 
 
