@@ -128,6 +128,7 @@ def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
         client, other = await site.key(VIEWER), await site.key(Grant("viewer", ("order",)), actor="eve")
         await (await site.engine.start("order", key="order-17")).until("waiting")
         await (await site.engine.start("secret_plan", key="s-1")).until("waiting")
+        await (await site.engine.start("broken", key="b")).until("failed")
         on = f"{API}/instances"
         found = {
             "entry": await client.get(f"{on}/order/order-17/-/at/99"),
@@ -147,6 +148,7 @@ def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
             "shown": await other.get(f"{API}/workflows/ordr"),
             "hidden": await other.get(f"{API}/workflows/secret_plam"),
             "start": await admin.post(f"{API}/instances", json={"workflow": "ordr"}),
+            "report": await client.get(f"{on}/broken/b/-/report"),
         }
         granted = await admin.put(f"{API}/access/grants", json={"actor": "zoe", "grants": [{"role": "viewer"}]})
         looked = [(await other.get(f"{on}{path}")).json()["looked"] for path in ("", "/groups")]
@@ -173,6 +175,7 @@ def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
         "shown": (404, "not-found"),
         "hidden": (404, "not-found"),
         "start": (404, "unknown-workflow"),
+        "report": (422, "bad-request"),
     }
     assert "did you mean 'order'?" in found["shown"].json()["detail"]
     assert "secret_plan'" not in found["hidden"].text
