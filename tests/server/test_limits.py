@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from perdure.server import limits
+from perdure.server.accesses import FRESH_SECONDS
 from perdure.server.http import Request
 from perdure.server.limits import Buckets
 from perdure.server.problems import HttpProblem
-from perdure.server.stream import read_channels
+from perdure.server.stream import RECHECK_SECONDS, read_channels
 from tests.server.site import OPERATOR, VIEWER, run
 
 API = "/api/v1"
@@ -71,6 +72,10 @@ def test_a_stream_has_each_channel_once_and_a_hundred_at_most():
     assert read_channels(["list:,fleet", "fleet", "list:"]) == [("list", ""), ("fleet", "")]
     with pytest.raises(HttpProblem, match="at most 100 channels, found 101"):
         read_channels([f"list:workflow:a{n}" for n in range(101)])
+
+
+def test_a_right_that_is_revoked_at_another_server_ends_streams_within_five_seconds():
+    assert RECHECK_SECONDS + FRESH_SECONDS < 5
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch):

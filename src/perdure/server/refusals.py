@@ -50,7 +50,7 @@ REFUSALS: Final[dict[str, tuple[str, ...]]] = {
     "bulk show": ("not-found",),
     "bulk cancel": ("not-found",),
     "bookmark show": ("not-found",),
-    "bookmark put": ("name-taken", "bad-filter"),
+    "bookmark put": ("name-taken", "bad-filter", "too-many-bookmarks"),
     "bookmark delete": ("not-found",),
     "workflow source": ("not-found", "code-not-here"),
     "workflow drawing": ("not-found", "code-not-here"),
@@ -92,6 +92,7 @@ REFUSALS: Final[dict[str, tuple[str, ...]]] = {
     "queue jobs": ("not-found", "bad-cursor", "bad-request"),
     "tasks complete": (*_TASK, "bad-answer"),
     "grant": ("last-admin",),
+    "key add": ("too-many-keys",),
     "key revoke": ("not-found",),
 }
 

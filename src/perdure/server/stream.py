@@ -32,7 +32,8 @@ from .problems import HttpProblem
 from .rendering import to_bytes
 
 BEAT_SECONDS: Final = 15.0
-RECHECK_SECONDS: Final = 5.0
+RECHECK_SECONDS: Final = 2.5
+"""With what a server knows of access for 2 seconds, a right that is revoked anywhere ends a stream within 5."""
 EARLY_SECONDS: Final = 0.01
 """A timer of a loop may ring by so much too early."""
 
