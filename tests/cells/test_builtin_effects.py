@@ -296,6 +296,15 @@ async def test_a_childs_result_is_read_from_the_receipt():
     assert (found["status"], found["value"], found["executor"]) == ("ok", {"did": "work"}, "kernel")
 
 
+def test_a_child_may_be_named_then_its_arguments_have_names():
+    assert Spawn.of("child", how="work", key="k") == Spawn.of(child, "work", key="k")
+
+    with pytest.raises(perdure.BadCall, match=r"Spawn.of\('child', ...\).* takes keyword arguments"):
+        Spawn.of("child", "work", key="k")
+    with pytest.raises(perdure.BadCall, match="3 is no workflow"):
+        Spawn.of(3, key="k")
+
+
 async def test_a_child_that_fails_is_an_error_with_what_it_recorded():
     async with perdure.open(":memory:", workflows=[parent, child]) as engine:
         await engine.send(Go("k", "fail"))

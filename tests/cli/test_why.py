@@ -6,10 +6,12 @@ import shlex
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import chdir
 from itertools import takewhile
 from typing import Any
 
 import pytest
+from click.testing import Result
 
 from tests.cli.world import World, eventually
 
@@ -145,6 +147,12 @@ async def adding(ctx: perdure.Context, a: int, b: int = 2) -> int:
 
 
 @perdure.flow
+async def careless(ctx: perdure.Context) -> None:
+    asyncio.create_task(fail(), name="background")
+    await ctx.step("buy", one)
+
+
+@perdure.flow
 async def failing(ctx: perdure.Context, what: str) -> None:
     raise LookupError(what)
 """
@@ -183,7 +191,7 @@ NAMES = (
     *("sleeping/told", "sleeping/moved", "pausing/told", "waiting/told", "waiting/moved", "listening/told"),
     *("hoping/told", "working/told", "again/told", "unlucky/told", "parent/told", "crowded/told", "fragile/told"),
     *("fragile/moved", "undoing/told", "regretting/told", "regretting/moved", "cleaning/told"),
-    *("waiting/cancelled", "waiting/restarted"),
+    *("waiting/cancelled", "waiting/restarted", "careless/told"),
 )
 
 
@@ -212,9 +220,15 @@ def reasons_of(world: World, name: str) -> list[dict[str, Any]]:
 
 def told(world: World, name: str) -> list[str]:
     """As a person sees it."""
-    code, out, err = world.call("why", name, "--db", "shop.db")
-    assert (code, err) == (0, "")
-    return out.splitlines()
+    result = typed(world, "why", name, "--db", "shop.db")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout.splitlines()
+
+
+def typed(world: World, *words: str) -> Result:
+    """In the directory of the world."""
+    with chdir(world.directory):
+        return world.perdure(*words, db=False)
 
 
 HERE = "--db shop.db"
@@ -322,7 +336,7 @@ def test_the_command_that_is_told_moves_it(states: World, name: str, verb: str, 
     if name == "fragile/moved":
         (states.directory / "mended").touch()
 
-    assert states.call(*told_command(states, name, verb))[0] == 0
+    assert typed(states, *told_command(states, name, verb)).exit_code == 0
 
     eventually(lambda: shown(states, name)["status"] == after)
 
@@ -331,7 +345,7 @@ def test_the_command_that_is_told_moves_it(states: World, name: str, verb: str, 
 def test_what_has_ended_is_started_again_by_the_command_that_is_told(states: World, name: str) -> None:
     eventually(lambda: shown(states, name)["status"] in ("failed", "cancelled"))
 
-    assert states.call(*told_command(states, name, "start"))[0] == 0
+    assert typed(states, *told_command(states, name, "start")).exit_code == 0
 
     eventually(lambda: shown(states, name)["generation"] == 2)
 
@@ -339,6 +353,13 @@ def test_what_has_ended_is_started_again_by_the_command_that_is_told(states: Wor
 def told_command(world: World, name: str, verb: str) -> list[str]:
     line = next(line for line in told(world, name) if f"perdure {verb} " in line)
     return shlex.split(line[line.index("perdure ") :])[1:]
+
+
+def test_a_failure_that_a_flow_did_not_notice_is_told_besides_how_it_ended(states: World) -> None:
+    eventually(lambda: shown(states, "careless/told")["status"] == "completed")
+
+    assert [reason["kind"] for reason in reasons_of(states, "careless/told")] == ["completed", "task-failed"]
+    assert "its task background failed: ValueError: no stock. Nothing awaited it." in told(states, "careless/told")[2]
 
 
 # ---- without an engine -------------------------------------------------------------------------------------------
@@ -362,7 +383,7 @@ def test_a_step_that_nobody_runs_any_more_says_what_becomes_of_it(world: World, 
 def test_a_long_input_is_not_repeated_in_a_command(world: World) -> None:
     (world.directory / "states.py").write_text(STATES)
     for key, what in (("short", "x"), ("long", "x" * 500)):
-        world.call("run", "states:failing", "--key", key, "--input", json.dumps([what]), "--db", "shop.db")
+        world.perdure("run", "states:failing", "--key", key, "--input", json.dumps([what]))
 
     short, long = (told(world, key)[-1] for key in ("short", "long"))
 

@@ -393,6 +393,7 @@ async def test_only_the_flow_itself_can_ask_for_operations(stage: Stage) -> None
 
             answer = await ctx.attempt(name, perdure.step(retries=0)(step))
             assert isinstance(answer, perdure.Failed)
+            assert answer.error.error.type == "BadCall"  # type: ignore[attr-defined]
             found.append(answer.error.error.message)  # type: ignore[attr-defined]
         message.complete()
         return found

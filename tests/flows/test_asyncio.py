@@ -23,7 +23,7 @@ from perdure.kernel.effects import Timer
 from perdure.kernel.events import ReceiptArrived
 from perdure.kernel.receipt import DONE
 
-from .conftest import Stage
+from .conftest import Stage, until
 from .rig import SECOND, START, Rig, same_in_every_rebuild
 
 ROOT = Path(__file__).parents[2]
@@ -644,6 +644,78 @@ async def test_un_awaited_task_is_reported(stage: Stage) -> None:
     async with stage.open(flow) as engine:
         with pytest.raises(perdure.InstanceFailed, match=r"NotAwaited.*forgotten.*test_asyncio\.py"):
             await (await engine.start(flow)).result(60)
+
+
+@perdure.flow
+async def careless(ctx: Context) -> str:
+    async def background() -> None:
+        raise ValueError("boom")
+
+    asyncio.create_task(background(), name="forgotten")  # noqa: RUF006
+    await ctx.step("main", echo, 1)
+    return "end"
+
+
+async def test_a_task_that_failed_and_was_never_awaited_is_told_as_asyncio_does(
+    memory: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The flow ends as it would in asyncio. Log, history and `why` name the task and its error."""
+    async with memory.open(careless) as engine:
+        handle = await engine.start(careless)
+
+        assert await handle.result(60) == "end"
+        last = (await handle.history())[-1]
+        assert [(fact.name, fact.value) for fact in last.facts] == [
+            ("flow/task-failed@1", {"task": "forgotten", "error": "ValueError", "message": "boom"})
+        ]
+        await until(lambda: "the task forgotten failed, and nothing awaited it: ValueError: boom" in caplog.text)
+
+
+def test_a_lost_failure_is_told_alike_in_every_rebuild() -> None:
+    rig = same_in_every_rebuild(careless, drive=Rig.run)
+
+    assert rig.result == "end"
+    assert [fact.value["task"] for fact in rig.entries[-1][2].announce] == ["forgotten"]
+
+
+@pytest.mark.parametrize("name", ["gather", "group", "wait", "shield", "later", "cancelled", "race"])
+def test_a_failure_that_is_asked_for_is_no_lost_one(name: str) -> None:
+    async def boom(ctx: Context) -> None:
+        await ctx.step.options(retries=0)("boom", fail, "boom")
+
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        match name:
+            case "gather":
+                with pytest.raises(perdure.StepFailed):
+                    await asyncio.gather(boom(ctx), boom(ctx))
+                await ctx.sleep("rest", 1)
+            case "group":
+                with pytest.raises(ExceptionGroup):
+                    async with asyncio.TaskGroup() as group:
+                        group.create_task(boom(ctx))
+                        group.create_task(boom(ctx))
+            case "wait":
+                done, _ = await asyncio.wait([asyncio.ensure_future(boom(ctx))])
+                assert done.pop().exception() is not None
+            case "shield":
+                with pytest.raises(perdure.StepFailed):
+                    await asyncio.shield(boom(ctx))
+            case "later":
+                task = asyncio.create_task(boom(ctx))
+                await ctx.sleep("rest", 1)
+                with pytest.raises(perdure.StepFailed):
+                    await task
+            case "cancelled":
+                asyncio.create_task(ctx.sleep("rest", 60)).cancel()
+            case "race":
+                await ctx.race("race", {"boom": boom, "sleep": lambda: ctx.sleep("rest", 1)})
+        return "end"
+
+    rig = same_in_every_rebuild(flow, drive=Rig.run)
+
+    assert rig.result == "end"
+    assert rig.entries[-1][2].announce == ()
 
 
 def test_an_un_awaited_operation_is_reported_by_its_name() -> None:

@@ -343,6 +343,32 @@ async def test_a_cancel_undoes_when_it_is_asked_to(stage: Stage) -> None:
             assert shop.log == log
 
 
+async def test_a_cancel_that_undoes_is_one_for_the_children_that_still_run(stage: Stage) -> None:
+    shop = Shop()
+
+    @perdure.flow
+    async def room(ctx: Context) -> None:
+        await shop.step(ctx, "room")
+        await ctx.receive("never")
+
+    @perdure.flow
+    async def trip(ctx: Context) -> None:
+        await shop.step(ctx, "trip")
+        await ctx.child(room, key="room")
+
+    async with stage.open(trip, room) as engine:
+        handle = await engine.start(trip, key="t")
+        await until(lambda: "+room" in shop.log)
+        await becomes(engine.handle(room, "room"), "waiting")
+
+        await handle.cancel("enough", undo=True)
+
+        for instance in (handle, engine.handle(room, "room")):
+            with pytest.raises(InstanceCancelled):
+                await instance.result(60)
+        assert sorted(shop.log) == ["+room", "+trip", "-room", "-trip"]
+
+
 def test_a_cancel_during_a_rollback_ends_cancelled_after_it() -> None:
     shop = Shop()
 

@@ -1,10 +1,11 @@
 """Every problem code has a case and a place."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from perdure.processes import Process, Set, Task, start
+from perdure.processes import Complete, ContinueWith, Process, Receive, Set, SubProcess, Task, start
 from perdure.processes.check import Known, check
 from perdure.processes.load import from_text
 
@@ -106,6 +107,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("PD042", "tasks.t", document({"kind": "activate", "task": "t"}, tasks={"t": {"title": "x"}})),
     ("PD050", "steps[1]", document({"kind": "complete"}, {"kind": "set", "key": "x", "value": 1})),
     ("PD501", "steps[0]", document({"kind": "receive", "name": "a", "message": "m"})),
+    ("PD501", "steps[0]", document({"kind": "subprocess", "name": "a", "workflow": "other"})),
     (
         "PD502",
         "steps[0].branches.b",
@@ -193,3 +195,31 @@ def test_a_result_that_several_steps_write_has_the_members_of_all():
     process = Process.of(document(*calls, {"kind": "set", "key": "x", "value": get("result", "r", "m")}))
 
     assert "PD013" not in {each.code for each in process.problems}
+
+
+def small(*steps: Any, name: str = "small") -> Process:
+    return Process(name, version="1.0.0", steps=list(steps))
+
+
+HOUR = timedelta(hours=1)
+QUICK = small(Receive("m", "go", timeout=HOUR), Complete(1), name="quick")
+SLOW = small(Receive("m", "go"), name="slow")
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (SubProcess("s", "other"), True),
+        (SubProcess("s", "other", timeout=HOUR), False),
+        (SubProcess("s", QUICK), False),
+        (SubProcess("s", SLOW), True),
+        (SubProcess("s", small(SubProcess("s", QUICK), name="middle")), False),
+        (SubProcess("s", small(SubProcess("s", SLOW), name="middle")), True),
+        (SubProcess("s", "small"), False),
+        (ContinueWith("c", SLOW), False),
+        (ContinueWith("c", "other"), False),
+    ],
+)
+def test_a_sub_process_without_a_timeout_is_told_unless_its_child_is_known_to_end(step: Any, told: bool):
+    """A hand-over is no wait. Of a child that is given as a process it is known how its waits end."""
+    assert [each.code for each in small(step).problems] == ["PD501"] * told

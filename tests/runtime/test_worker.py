@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 import perdure
 from perdure import Context, OutcomeUnknown, StepTimeout
 from perdure.app.dialects import read_catalog
-from perdure.app.workers import worker
+from perdure.app.workers import known, worker
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.signatures import Key, Keyring
 from perdure.executors.thread import ThreadExecutor
@@ -36,6 +37,9 @@ from perdure.runtime.worker import Worker
 from perdure.stores.answers import asked
 from perdure.stores.memory import MemoryDatabase, MemoryJobs, MemoryStore
 from tests.flows.conftest import until
+
+from . import queue_jobs
+from .queue_jobs import trace
 
 HERE = [sys.modules[__name__]]
 
@@ -103,7 +107,13 @@ async def telling(ctx: Context) -> str:
     return await ctx.step("tell", tells)
 
 
-FLOWS = [doubling, waiting, careful, impatient, telling]
+@perdure.flow
+async def borrowing(ctx: Context, place: str) -> int:
+    await ctx.step.options(executor="work")("trace", trace, place, "borrowed")
+    return await ctx.step("double", queue_jobs.double, 4)
+
+
+FLOWS = [doubling, waiting, careful, impatient, telling, borrowing]
 
 
 class Place:
@@ -117,14 +127,14 @@ class Place:
     @asynccontextmanager
     async def engine(self, keys: Keyring | None = None) -> AsyncIterator[Client]:
         store, loop = MemoryStore(self.database), asyncio.get_running_loop()
-        known: Workflows[Any] = Workflows(FLOWS)
+        workflows: Workflows[Any] = Workflows(FLOWS)
         connection = LocalConnection(cast(Queries, store), lambda report: None)
         executors: list[Executor] = [InlineExecutor(), ThreadExecutor()]
         self.shard = Shard(
             store,
             SystemClock(loop),
             executors,
-            known,
+            workflows,
             owner="engine",
             listener=connection,
             enclosure=Enclosure(),
@@ -132,7 +142,7 @@ class Place:
         )
         connection.lead_to(lambda ref: self.shard)
         await asked(self.shard.open)
-        yield Client(connection, known, read_catalog)
+        yield Client(connection, workflows, read_catalog)
         idle: asyncio.Future[None] = loop.create_future()
         self.shard.drain(lambda: idle.set_result(None))
         await idle
@@ -172,6 +182,24 @@ async def test_a_worker_performs_what_is_queued() -> None:
 
         await until(lambda: made.counts["answered"] == 50)
         assert place.database.jobs == {} and place.database.claims == {}
+
+
+async def test_a_worker_has_what_its_modules_import(tmp_path: Path) -> None:
+    """One function of the flow is imported by name, the other is a step of a module that is imported."""
+    place, traces = Place(), tmp_path / "traces"
+    async with place.engine() as client, place.worker():
+        handle = await client.start(borrowing, str(traces))
+
+        assert await handle.result(60) == 8
+        assert traces.read_text().startswith("borrowed")
+
+
+def test_a_job_reaches_no_function_that_its_worker_has_for_itself() -> None:
+    """Those of the standard library and of perdure, and what a module that is imported as such does not declare."""
+    names = known(HERE)
+
+    assert "tests.runtime.queue_jobs:trace" in names and "tests.runtime.queue_jobs:double" in names
+    assert not {name for name in names if not name.startswith("tests.")}
 
 
 async def test_what_was_queued_before_the_worker_came_is_done_when_it_comes() -> None:

@@ -1,6 +1,7 @@
 """The SQL tools, on real databases."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
@@ -26,6 +27,7 @@ def database(request, tmp_path):
     asyncio.run(
         run(script="drop table if exists t; drop table if exists perdure_once; create table t (n int, s varchar(100))")
     )
+    run.tool = request.param  # type: ignore[attr-defined]
     return run
 
 
@@ -60,6 +62,15 @@ async def test_the_result_is_that_of_the_last_statement(database):
 
 async def test_no_rows_have_columns_too(database):
     assert await database(query="select n from t") == {"rows": [], "row_count": 0, "columns": ["n"]}
+
+
+async def test_a_time_with_a_zone_comes_back_as_that_moment(database):
+    if database.tool == "sqlite":
+        pytest.skip("SQLite has no such type")
+
+    found = await database(query="select timestamptz '2026-01-02 03:04:05+02' as at")
+
+    assert found["rows"] == [{"at": datetime(2026, 1, 2, 1, 4, 5, tzinfo=UTC)}]
 
 
 async def test_a_failure_leaves_nothing(database):

@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -32,6 +32,9 @@ from .dialects import declares_steps
 
 if TYPE_CHECKING:
     from perdure.executors.signatures import Keyring
+
+NEVER_REACHED: Final = {*sys.stdlib_module_names, "perdure"}
+"""Packages whose functions a module has for itself, and not for the jobs of its worker."""
 
 
 class ServedQueues:
@@ -113,7 +116,8 @@ def _imported(name: str) -> Any:
 
 
 def known(modules: Iterable[ModuleType]) -> dict[str, FoundFunction]:
-    """What the worker of these modules runs, by name: their own functions, and every `@perdure.step` in them."""
+    """What the worker of these modules runs, by name: the functions that they define or import by name, and every
+    `@perdure.step` of a module that they import. A job names its function: no other may be reached."""
     functions: dict[str, FoundFunction] = {}
     for module in modules:
         for value in vars(module).values():
@@ -125,11 +129,12 @@ def known(modules: Iterable[ModuleType]) -> dict[str, FoundFunction]:
 def _functions(value: Any, module: ModuleType) -> list[Callable[..., Any]]:
     if hasattr(type(value), "brought"):
         return [value.brought]
-    if getattr(value, "__module__", "") != module.__name__:
-        return []
-    if inspect.isfunction(value):
+    if inspect.ismodule(value):
+        return [each.brought for each in vars(value).values() if hasattr(type(each), "brought")]
+    own = getattr(value, "__module__", "") == module.__name__
+    if inspect.isfunction(value) and (own or value.__module__.partition(".")[0] not in NEVER_REACHED):
         return [value]
-    if inspect.isclass(value):
+    if inspect.isclass(value) and own:
         return [found for each in vars(value).values() for found in _functions(_plain(each), module)]
     return []
 

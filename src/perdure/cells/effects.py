@@ -63,7 +63,14 @@ class Spawn(Effect, name=CHILD):
 
     @classmethod
     def of(cls, workflow: Any, *args: Any, key: str, detached: bool = False, **kwargs: Any) -> Spawn:
-        """By the workflow itself and its arguments."""
+        """By the workflow itself and its arguments, or by its name and keyword arguments."""
+        if isinstance(workflow, str):
+            if args:
+                text = "a workflow that is known here by its name only takes keyword arguments; or pass the workflow"
+                raise BadCall(f"Spawn.of({workflow!r}, ...): {text}")
+            return cls(workflow, key, encode(to_plain(kwargs)), detached)
+        if not hasattr(workflow, "encode_input"):
+            raise BadCall(f"Spawn.of(workflow, ..., key=...): {workflow!r} is no workflow")
         return cls(workflow.name, key, workflow.encode_input(args, kwargs), detached)
 
 

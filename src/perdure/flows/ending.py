@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from contextvars import Context
 from typing import TYPE_CHECKING, Final
@@ -10,9 +11,10 @@ import msgspec
 
 from perdure.codec import encode
 from perdure.errors import BadCall, NotAwaited, PerdureError, RollBack, StepFailed
-from perdure.kernel.decision import Outcome
+from perdure.kernel.decision import Fact, Outcome
 from perdure.kernel.effects import Timer
 from perdure.kernel.moment import TIME_MAX
+from perdure.kernel.problem import Problem
 from perdure.kernel.receipt import Failure, causes_of, failure_of
 from perdure.kernel.status import Status
 
@@ -24,6 +26,11 @@ from .undo import roll_back
 
 if TYPE_CHECKING:
     from .machine import FlowMachine
+
+log = logging.getLogger("perdure")
+
+TASK_FAILED: Final = "flow/task-failed@1"
+"""The fact that a task failed and was never awaited."""
 
 CLEANUP: Final = "&cleanup"
 """The timer that bounds what `finally` blocks may do after a cancel, or after the flow has returned."""
@@ -99,6 +106,30 @@ def rolled_back(machine: FlowMachine, outcome: Outcome) -> Outcome | None:
 
 def _cancelled(machine: FlowMachine, note: str) -> Outcome:
     return Outcome(Status.CANCELLED, error=Failure("Cancelled", (machine.cancel_reason or "") + note))
+
+
+def lost_failures(machine: FlowMachine) -> tuple[Fact, ...]:
+    """Tell of tasks that failed and were never awaited: asyncio logs them, and the flow itself did not notice."""
+    facts = []
+    for task in machine.loop.failed():
+        if machine.log is not None and machine.log.forgotten(task.path):
+            continue  # a flow that is rebuilt does not have it
+        failure = failure_of(task.exception() or AssertionError())
+        machine.report((_log,), "flow", task.get_name(), 1, failure)
+        told = {"task": task.get_name(), "error": failure.type, "message": failure.message}
+        facts.append(Fact(TASK_FAILED, encode(told)))
+    return tuple(facts)
+
+
+async def _log(problem: Problem) -> None:
+    """A hook, so that it is told live and once, when it is durable."""
+    log.error(
+        "%s: the task %s failed, and nothing awaited it: %s\n%s",
+        problem.instance,
+        problem.location,
+        problem.error,
+        problem.error.traceback,
+    )
 
 
 def cut(machine: FlowMachine, tasks: Iterable[FlowTask]) -> None:

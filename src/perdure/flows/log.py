@@ -118,15 +118,15 @@ class Log:
     def _reached(self, item: Item, starts: set[int]) -> bool:
         """Cut what belongs to forgotten iterations out of an item. False: nothing of it is left."""
         decision = item.decision
-        opened = tuple([effect for effect in decision.open if not self._forgotten(effect.location)])
-        noted = tuple([note for note in decision.noted if not self._forgotten(note.partition(" ")[2])])
+        opened = tuple([effect for effect in decision.open if not self.forgotten(effect.location)])
+        noted = tuple([note for note in decision.noted if not self.forgotten(note.partition(" ")[2])])
         if len(opened) != len(decision.open) or len(noted) != len(decision.noted):
             item.decision = msgspec.structs.replace(decision, open=opened, noted=noted, intents=())
-        if item.location and self._forgotten(item.location):
+        if item.location and self.forgotten(item.location):
             item.ghost = True
         return not item.ghost or bool(opened or noted) or item.number in starts
 
-    def _forgotten(self, location: str) -> bool:
+    def forgotten(self, location: str) -> bool:
         """Whether a location lies in an iteration that no mark reaches any more, of whichever loop."""
         at = location.find("/~")
         while at >= 0:

@@ -22,12 +22,13 @@ from zlib import crc32
 import msgspec
 
 from perdure.errors import BadCall, NotDurable
-from perdure.kernel.moment import TIME_MAX
+from perdure.kernel.moment import TIME_MAX, first_nanosecond
 
 from . import scope as scopes
 from .completion import Places, given_to_as_completed
 from .scope import Scope
 
+FAILED_MAX: Final = 20  # failures of tasks that were never awaited: more are not told
 TURNS_MAX: Final = 1_000_000
 """Callbacks in one delivery. A flow that needs more spins without waiting for anything."""
 
@@ -65,6 +66,7 @@ class FlowTask(asyncio.Task[Any]):
     ) -> None:
         self.path = path
         self.context = context
+        self.made = False  # by the author: a failure that no code asks for is told
         self._number = number
         super().__init__(coro, context=context, **options)
 
@@ -144,6 +146,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         self._ready: list[_Soon] = []
         self._tasks: list[FlowTask] = []
         self._tasks_check = 64
+        self._failed: list[FlowTask] = []
         self._salt = 0
         self._places: Places | None = None
         self._turns: Sequence[_Soon] = ()
@@ -204,7 +207,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
                     task.context.run(_close, task.get_coro())  # type: ignore[arg-type]
         # Loop, tasks and machine refer to each other: taken apart here, they need no collector.
         self._ready.clear()
-        self._tasks = []
+        self._tasks, self._failed = [], []
         self._turns, self._places = (), None
         self._host = NOBODY
 
@@ -220,8 +223,16 @@ class FlowLoop(asyncio.AbstractEventLoop):
 
     def pending(self) -> list[FlowTask]:
         """Tasks that have not ended, in the order of their creation."""
+        failed = [task for task in (*self._failed, *self._tasks) if task.made and task._log_traceback]
+        self._failed = failed[:FAILED_MAX]
         self._tasks = [task for task in self._tasks if not task.done()]
         return self._tasks
+
+    def failed(self) -> list[FlowTask]:
+        """Tasks that have failed, and whose failure no code has asked for: asyncio's own mark."""
+        if len(self._tasks) > 1 or self._failed:
+            self.pending()
+        return self._failed
 
     def others(self) -> list[FlowTask]:
         """The same, for a flow that has ended itself: most had one task."""
@@ -289,7 +300,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
             return self._task_in_order(given, coro)
         # A context that the author gives is copied: two tasks that share one could not have two scopes.
         copied = copy_context() if context is None else context.copy()
-        return self.spawn(coro, scopes.current.get().task(), copied, name)
+        return self.spawn(coro, scopes.current.get().task(), copied, name, made=True)
 
     def _task_in_order(self, given: Any, coro: Coroutine[Any, Any, Any]) -> FlowTask:
         scope, places = scopes.current.get(), self._places
@@ -301,11 +312,13 @@ class FlowLoop(asyncio.AbstractEventLoop):
         if place is None:
             coro.close()
             raise BadCall("asyncio.as_completed takes tasks and coroutines here, no other awaitables")
-        task = self.spawn(coro, scope.numbered_task(places.first + place), copy_context())
+        task = self.spawn(coro, scope.numbered_task(places.first + place), copy_context(), made=True)
         self._turns[place].become(self._ready.pop())
         return task
 
-    def spawn(self, coro: Coroutine[Any, Any, Any], scope: Scope, context: Context, name: object = None) -> FlowTask:
+    def spawn(
+        self, coro: Coroutine[Any, Any, Any], scope: Scope, context: Context, name: object = None, made: bool = False
+    ) -> FlowTask:
         """A task in a scope of its own. `context` becomes the task's."""
         if self._closed:
             coro.close()
@@ -315,6 +328,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         number = crc32(scope.path.encode(), self._salt)
         task = FlowTask(scope.path, number, _Guarded(coro, self), context, loop=self, name=label)
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # an evicted flow is not a leak
+        task.made = made
         self._tasks.append(task)
         if len(self._tasks) > self._tasks_check:
             self._tasks_check = max(64, 2 * len(self.pending()))
@@ -434,14 +448,6 @@ def _close(coro: Coroutine[Any, Any, Any]) -> None:
         except BaseException:  # errors of code that is thrown away are not reported
             pass
         return
-
-
-def first_nanosecond(when: float) -> int:
-    """The first nanosecond that is not before `when`, as floats have it."""
-    found = round(when * 1e9)
-    while found / 1e9 < when:
-        found += 1
-    return found
 
 
 def _nothing() -> None:

@@ -289,6 +289,7 @@ class FlowMachine:
         if outcome is not None and outcome.status is Status.FAILED and self.flow.on_error is not None:
             assert outcome.error is not None
             self.report((self.flow.on_error,), "flow", "", 1, outcome.error)
+        facts = () if outcome is None else ending.lost_failures(self)
         stuck: Stuck | None = None
         if self.unsettled and outcome is None:
             _, stuck = next(iter(self.unsettled.values()))
@@ -296,17 +297,18 @@ class FlowMachine:
             raise Deadlock(source_of(self.main.get_coro()) or self.flow.name)
         opened, withdrawn = tuple(self.opened.values()), tuple(self.withdrawn)
         said, self.said = self.said, None
-        if said is None and stuck is None:
-            return Decision(opened, withdrawn, (), (), (), None, None, outcome, (), tuple(self.opened))
+        if said is None and stuck is None and not self.cancel_undo:
+            return Decision(opened, withdrawn, (), facts, (), None, None, outcome, (), tuple(self.opened))
         said = said or Said()
         sent, published, noted = tuple(said.sent), tuple(said.published), tuple(said.noted)
         responded, reports = tuple(said.responded), tuple(said.reports)
         ids = tuple(self.opened)
         decision = Decision(
-            opened, withdrawn, sent, (), published, None, stuck, outcome, noted, ids, responded, reports
+            opened, withdrawn, sent, facts, published, None, stuck, outcome, noted, ids, responded, reports
         )
-        if said.tags or said.answers:
-            decision = msgspec.structs.replace(decision, tags=tuple(said.tags), answers=tuple(said.answers))
+        if said.tags or said.answers or self.cancel_undo:
+            tags, answers = tuple(said.tags), tuple(said.answers)
+            decision = msgspec.structs.replace(decision, tags=tags, answers=answers, undo=self.cancel_undo)
         return decision
 
     def force_end(self) -> None:
@@ -338,9 +340,10 @@ class FlowMachine:
 
     def claim(self, name: str) -> str:
         """The location of an operation that begins now, in the scope of the code that asks."""
-        if self._disposed:
-            raise Evicted(scopes.OUTSIDE)  # only a step that was given the context ever shows it to anybody
-        return scopes.current.get().claim(name)
+        scope = scopes.current.get()
+        if self._disposed and scope is not scopes.NOWHERE:
+            raise Evicted
+        return scope.claim(name)
 
     def open(self, effect: Effect, work: object = None, fire: Callable[[], None] | None = None) -> Operation:
         """Ask for an effect. It is recorded with this delivery, and only then handed out."""

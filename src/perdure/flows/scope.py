@@ -107,9 +107,9 @@ class _Nowhere:
         raise BadCall(OUTSIDE)
 
 
-_NOWHERE: Final = cast(Scope, _Nowhere())
+NOWHERE: Final = cast(Scope, _Nowhere())
 
-current: ContextVar[Scope] = ContextVar("perdure_scope", default=_NOWHERE)
+current: ContextVar[Scope] = ContextVar("perdure_scope", default=NOWHERE)
 """The scope of the code that is running now. Each task of a flow has its own, by its context."""
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
+from perdure.codec.phrases import first_line
 from perdure.kernel.decision import Stuck
 from perdure.kernel.location import is_sleep, unescape
 from perdure.ports.seen import Advice, Reason, Seen, Waiting, Words
 
-from .ending import CLEANUP
+from .ending import CLEANUP, TASK_FAILED
 from .start import START
 
 BACKOFF: Final = re.compile(r"(?P<step>.+)/backoff#(?P<attempt>\d+)$")
@@ -52,6 +54,12 @@ class FlowWords(Words):
         failed = f"{name} failed {'once' if attempt == 1 else f'{attempt} times'}"
         text = f"{failed}{f', last with {last}' if last else ''}; attempt {attempt + 1} begins at {seen.at(open.due)}."
         return Reason("backoff", text, (), open)
+
+    def besides(self, seen: Seen) -> Iterable[Reason]:
+        for fact in [fact.value for fact in seen.lines[-1].facts if fact.name == TASK_FAILED]:
+            error = first_line(f"{fact['error']}: {fact['message']}")
+            text = f"The flow did not notice that its task {fact['task']} failed: {error}. Nothing awaited it."
+            yield Reason("task-failed", text, (Advice("await the task, or create it in an asyncio.TaskGroup"),))
 
     def ways_out(self, seen: Seen, stuck: Stuck) -> tuple[Advice, ...] | None:
         if stuck.error.type != "UndoFailed":

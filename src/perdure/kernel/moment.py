@@ -48,3 +48,11 @@ def when(at: int) -> datetime:
 def at_of(when: datetime) -> int:
     """A time as it is recorded, in nanoseconds."""
     return (when - EPOCH) // MICROSECOND * 1000
+
+
+def first_nanosecond(when: float) -> int:
+    """The first nanosecond that is not before `when`, as floats have it."""
+    found = round(when * 1e9)
+    while found / 1e9 < when:
+        found += 1
+    return found

@@ -30,7 +30,7 @@ from .events import (
 )
 from .instance import Instance, Intent
 from .limits import FRAMES_MAX
-from .machine import Choosy, Workflow
+from .machine import Choosy, Successor, Workflow
 from .mailbox import STALE, Accepted, Answer, Refused
 from .past import still_running
 from .policy import ANY, Policy, Verb
@@ -73,9 +73,20 @@ def refusal(
         return answer
     workflow = instance.address.workflow
     unknown = workflows.refusal(workflow, instance.definition, exact=policy.exact)
+    if unknown is None and type(event) is Migrated and event.version:
+        unknown = workflows.refusal(workflow, event.version)
+        if unknown is None and not isinstance(workflows.exactly(workflow, event.version), Successor):
+            unknown = Refused("refused", f"{workflow} is a {policy.noun}, which migrates to no version by name")
     if unknown is None and rules.outdated(workflow, instance.definition) and not instance.ended:
         unknown = workflows.refusal(workflow, rules.versions[workflow])
     return unknown
+
+
+def missing(instance: Instance, event: Event, workflows: Workflows[Workflow]) -> tuple[str, str]:
+    """The name and the version that an event needs and that this engine has not."""
+    name = instance.address.workflow
+    named = type(event) is Started or (type(event) is Migrated and workflows.exactly(name, instance.definition))
+    return name, event.version if named else instance.definition  # type: ignore[union-attr]
 
 
 def _policy(workflows: Workflows[Workflow], name: str) -> Policy:
@@ -164,8 +175,14 @@ def _control_refusal(instance: Instance, event: Event, rules: Rules, policy: Pol
             return Refused("refused", f"{instance.address} stopped at an event, not at an effect: retry or cancel")
         case Settled(location=at) if instance.stuck is not None and instance.stuck.location != at:
             return Refused("refused", f"{instance.address} is not stuck at {at!r}: {instance.stuck.location!r}")
-        case Migrated() if not _goes_over(instance, rules):
+        case Migrated(version="") if not _goes_over(instance, rules):
             return STALE
+        case Migrated(version=version) if version == instance.definition:
+            return Accepted(instance.id, instance.address, fresh=False)
+        case Migrated(version=version) if version and instance.halted:
+            return Refused(
+                "refused", f"{instance.address} stopped at an event, and migrates after that: retry or cancel"
+            )
         case _ if instance.ended:
             return Refused("ended", f"{instance.address} {ended(instance.status)} and takes no {_word(event)}")
         case _:

@@ -6,7 +6,7 @@ its own words: see `Words`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
@@ -217,6 +217,10 @@ class Words:
     def ended(self, seen: Seen) -> Reason | None:
         """How it ended."""
         return None
+
+    def besides(self, seen: Seen) -> Iterable[Reason]:
+        """What is worth telling of an instance that has ended, besides how."""
+        return ()
 
     def repeats(self, name: str) -> bool:
         """Whether what is published or announced by this name, or the data of such an error, only tells again what

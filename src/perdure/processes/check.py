@@ -33,6 +33,7 @@ UNDOING: Final = ("call", "set", "decide", "activate", "subprocess", "?")
 ENDING: Final = ("complete", "fail")
 FUNCTION: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
 UNKNOWN_WORKFLOW: Final = "PD031"
+ENDLESS: Final = "PD501"
 URL: Final = re.compile(r"https?://[^/?#\s]", re.IGNORECASE)
 SAFE: Final = ("GET", "HEAD", "OPTIONS")
 
@@ -46,6 +47,7 @@ class Known(NamedTuple):
     transports: Collection[str] | None = None
     workflows: Collection[str] | None = None
     steps: Callable[[str], bool] | None = None  # whether `module:function` is a step
+    ending: Collection[str] = ()  # workflows of which it is known that they do not wait for ever
 
 
 class Scope(NamedTuple):
@@ -240,10 +242,12 @@ class _Checker:
             case "receive":
                 self.expression(step.get("match"), scope, (*path, "match"), "boolean")
                 if "timeout" not in step:
-                    self.warn("PD501", path, "this receive may wait for ever", "give it timeout=")
+                    self.warn(ENDLESS, path, "this receive may wait for ever", "give it timeout=")
             case "subprocess" | "continue_with":
                 self.fields(step, scope, path, "input", "key")
                 self.workflow(step, path)
+                if step["kind"] == "subprocess" and "timeout" not in step and self.may_last(step.get("workflow")):
+                    self.warn(ENDLESS, path, "this sub-process may wait for ever", "give it timeout=")
             case _:
                 pass
         self.inner(step, scope, inside, path)
@@ -266,7 +270,7 @@ class _Checker:
             hint = meant(name, self.tasks) or f"declared are: {', '.join(sorted(self.tasks)) or 'none'}"
             self.error("PD010", (*path, "task"), f"no task is named {name}", hint)
         elif task is not None and "expire" not in task:
-            self.warn("PD501", path, f"the task {name} may stay open for ever", "give it expire=")
+            self.warn(ENDLESS, path, f"the task {name} may stay open for ever", "give it expire=")
 
     def call(self, step: dict[str, Any], scope: Scope, path: Path) -> None:
         self.expression(step.get("payload"), scope, (*path, "payload"), "object null" if _is_python(step) else "")
@@ -375,6 +379,10 @@ class _Checker:
         if known is not None and name is not None and name not in known:
             hint = meant(name, known) or "perdure.open(..., workflows=[...])"
             self.error(UNKNOWN_WORKFLOW, (*path, "workflow"), f"no workflow is named {name} here", hint)
+
+    def may_last(self, workflow: Any) -> bool:
+        """Whether a child may wait for ever. Waits of this very process are told at the steps that wait."""
+        return workflow is not None and workflow != self.data.get("name") and workflow not in self.known.ending
 
     def required(self) -> None:
         known = self.known

@@ -107,9 +107,11 @@ class Process(Runnable):
 
     def problems_with(self, known: Known | None = None) -> tuple[Problem, ...]:
         """The problems, with those of parts that an engine does not have."""
-        from .check import Known, check  # it reads every expression: only when it is asked for
+        from .check import ENDLESS, Known, check  # it reads every expression: only when it is asked for
 
-        found = [*self._form, *check(self._data, known or Known())]
+        children = [each for each in self.children if isinstance(each, Process)]
+        ending = {each.name for each in children if all(problem.code != ENDLESS for problem in each.problems)}
+        found = [*self._form, *check(self._data, (known or Known())._replace(ending=ending))]
         placed = [each._replace(where=self._placed(each.where)) for each in dict.fromkeys(found)]
         return tuple(sorted(placed, key=lambda each: each.severity != "error"))
 

@@ -56,7 +56,7 @@ from .history import Reader, read_history, summary
 from .open_effects import intent_id
 from .policies import refuse_by_policy
 from .startable import Named, Startable
-from .state import draw_instance, read_state
+from .state import draw_instance, read_state, version_in
 from .streams import Streams
 
 R = TypeVar("R")
@@ -455,11 +455,12 @@ class Handle(Speaker, Generic[R]):
         assert head is not None, "it has a history"
         if not rows:
             raise CallerError(f"at={at}: {self.address} begins after that entry")
-        known = self._workflows
-        if self._restored is not None and known.exactly(head.workflow, head.version) is None:
-            stored = await self._restored(self._connection.queries, head.workflow, head.version)
+        known, record = self._workflows, StoredInstance(head, None, tuple(rows))
+        version = version_in(record)
+        if self._restored is not None and known.exactly(head.workflow, version) is None:
+            stored = await self._restored(self._connection.queries, head.workflow, version)
             known = known if stored is None else Workflows([stored])
-        return draw_instance(known, StoredInstance(head, None, tuple(rows)), format, direction)
+        return draw_instance(known, record, format, direction)
 
     async def history(self) -> list[Line]:
         """Every entry so far, in words."""

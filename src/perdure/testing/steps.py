@@ -27,9 +27,9 @@ from perdure.executors.frames import frame_of
 from perdure.executors.hooks import Hooks, perform
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.queue import FoundFunction, work_of
-from perdure.flows.loop import first_nanosecond
 from perdure.kernel.batch import Publication
 from perdure.kernel.location import unescape
+from perdure.kernel.moment import first_nanosecond
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import Receipt, is_interrupt
 from perdure.ports.executor import Answered, Framed, Handler, Requests, Work

@@ -63,7 +63,7 @@ async def see(
 
     `history`: what came so far, if the caller has it. `code`: who finds the code of a workflow.
     """
-    state, lines, open_now = history or await read_now(queries, head.id)
+    state, lines, open_now, _ = history or await read_now(queries, head.id)
     waiting = await with_jobs(queries, state, open_now)
     rows = await queries.workflows()
     mine = [row for row in rows if row.name == head.workflow]
@@ -150,7 +150,7 @@ class Reasons:
     def all(self) -> list[Reason]:
         seen, status = self._seen, self._seen.state.status
         if status in TERMINAL:
-            return [self._words.ended(seen) or self._ended()]
+            return [self._words.ended(seen) or self._ended(), *self._words.besides(seen)]
         lacking, undelivered = [*self._lacking()], [*self._undelivered()]
         if lacking and seen.policy.exact:  # whatever else it waits for, it cannot be told
             return [*lacking, *undelivered]
@@ -194,7 +194,10 @@ class Reasons:
         if self._seen.server:
             worker = ("worker", job.function.partition(":")[0], "--queue", job.queue)
             dispatch = ("dispatch", job.queue, "--dask", "ADDRESS")
-            text += job.note or "No worker has it: all are busy, or none has that function."
+            text += job.note or (
+                "No worker has it: all are busy, or none has that function. A worker has what its modules define or "
+                "import by name, and every @perdure.step of a module that they import."
+            )
             todos = Advice("to serve the queue", worker), Advice("or on a cluster", dispatch)
             return Reason("queued", text, todos, open)
         text += "It runs if the engine serves the queue."
