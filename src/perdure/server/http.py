@@ -67,7 +67,7 @@ class Request:
     @property
     def reason(self) -> str:
         """What `X-Reason` says, in UTF-8; what is none is read as Latin-1."""
-        said = self.headers.get("x-reason", "").encode("latin-1")
+        said: bytes = self.headers.get("x-reason", "").encode("latin-1")
         try:
             return said.decode()[:REASON_MAX]
         except UnicodeDecodeError:
