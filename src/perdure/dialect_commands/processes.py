@@ -193,9 +193,9 @@ def migrate(  # noqa: PLR0917
         return await asked(name, to=version, keys=keys or None, map=names, dry_run=dry_run, by=actor, reason=reason)
 
     found = console.ask(migrate) if dry_run else console.act(migrate)
-    verb = "would migrate to" if dry_run else "migrated to"
     many = len(found.migrated)
-    told = [f"{many} {'instance' if many == 1 else 'instances'} of {name} {verb} {found.version}"]
+    noun, verb = ("instance", "migrates") if many == 1 else ("instances", "migrate")
+    told = [f"{many} {noun} of {name} {'would migrate' if dry_run else verb} to {found.version}"]
     told += [f"{each.id} stays: {each.why}" for each in found.left]
     console.answer({"dry_run": dry_run, **msgspec.to_builtins(found)}, joined(told))
     if found.left and not found.migrated:
