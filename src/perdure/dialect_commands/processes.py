@@ -139,7 +139,10 @@ def put(console: Console, target: str, activate: bool, person: str | None) -> No
     async def put(client: Client) -> str:
         return await client.processes.put(process, activate=activate, by=actor)
 
-    version = console.act(put)
+    if console.server is not None:
+        version = console.request("put", text=process.export("json"), activate=activate).version
+    else:
+        version = console.act(put)
     document = {"name": process.name, "version": version, "digest": process.hash}
     console.answer(document, f"{process.name} {version} is kept ({process.hash[7:19]})")
 
@@ -159,7 +162,10 @@ def activate(console: Console, name: str, version: str, dry_run: bool, person: s
     async def activate(client: Client) -> None:
         await client.processes.activate(name, version, by=actor)
 
-    console.act(activate)
+    if console.server is not None:
+        console.request("activate", name=name, version=version)
+    else:
+        console.act(activate)
     console.answer({"name": name, "active": version}, f"new instances of {name} run on {version}")
 
 
