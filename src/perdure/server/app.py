@@ -254,9 +254,7 @@ class ServerApp:
         try:
             heights = await self.client.queries.heights() if calling.event and not route.read else None
             async with asyncio.timeout_at(None if route.name in LONG else calling.request.deadline):
-                answered = await route.call(calling, params)
-            if route.name in LONG:
-                await self._check_again(calling)
+                answered = await self._called(calling, route, params)
             if heights is not None:
                 repeated = await came_before(calling, heights)
             if repeated:
@@ -308,15 +306,18 @@ class ServerApp:
 
         return await aside(calling.rows, render)
 
-    async def _check_again(self, calling: Calling) -> None:
-        """The login may have ended, and its rights may be fewer, while the answer was waited for."""
-        calling.request.begin_answer()
-        login, _ = await self._login_of(calling.request)
-        if login is None:
-            raise STRANGER
-        calling.login = login
-        for workflow in calling.subjects:
-            calling.check(workflow, "instance")
+    async def _called(self, calling: Calling, route: Route, params: Any) -> Any:
+        """What a verb answers. While it was waited for, the login may have ended, or lost rights."""
+        answered = await route.call(calling, params)
+        if route.name in LONG:
+            calling.request.begin_answer()
+            login, _ = await self._login_of(calling.request)
+            if login is None:
+                raise STRANGER
+            calling.login = login
+            for workflow in calling.subjects:
+                calling.check(workflow, "instance")
+        return answered
 
     async def _redactor(self, calling: Calling) -> Redactor:
         """It knows the hidden texts of the instances that the answer is about: an error may repeat them."""
