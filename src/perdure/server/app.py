@@ -34,7 +34,7 @@ from .auth.oidc import Oidc
 from .auth.origins import LOOPBACK, is_ours, may_write
 from .auth.tokens import Signer
 from .calling import Calling, forbidden
-from .feed import Feed
+from .feed import Feed, pack
 from .http import Answer, Receive, Request, Scope, Send, json_answer, problem_answer, send_answer
 from .logins import Logins
 from .openapi import document
@@ -232,6 +232,8 @@ class ServerApp:
 
         key = request.headers.get("idempotency-key")
         if route.read:
+            if request.headers.get("x-perdure") == "1":
+                calling.at = pack(await self.client.queries.heights())
             return await work()
         if key is not None:
             calling.said = said_of(route.method, request.path, body)
@@ -278,6 +280,8 @@ class ServerApp:
             return answered
         status, answer = answered if isinstance(answered, tuple) else (200, answered)
         headers = [REPLAYED] if repeated else [("etag", f'"{calling.tag}"')] if calling.tag else []
+        if calling.at:
+            headers.append(("x-perdure-at", calling.at))
         if not route.read and calling.head is not None:
             if not await taken_up(calling):
                 status = 202

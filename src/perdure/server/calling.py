@@ -45,6 +45,7 @@ class Calling(msgspec.Struct):
     who: Who
     subjects: set[str] = msgspec.field(default_factory=set)  # workflows whose values the answer may hold
     found: set[int] = msgspec.field(default_factory=set)  # instances that the answer is about
+    at: str = ""  # the position of the journal before a page of the UI was read
     tag: str = ""  # the number of the instance's last entry, for the ETag
     event: str = ""  # the id of what is recorded: the Idempotency-Key, as a key of this actor
     rows: int = 0  # of the answer: one with many is put into JSON in a thread
