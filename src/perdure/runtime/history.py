@@ -131,7 +131,7 @@ class Reader:
         return HistoryNow(still, lines[:], self.waiting(), self._kept)
 
 
-async def read_history(queries: Queries, id: int) -> tuple[Reader, list[Line]]:
+async def read_history(queries: Queries, id: int, watchers: Sequence[HistoryWatcher] = ()) -> tuple[Reader, list[Line]]:
     """All that there is of an instance.
 
     A database that was restored from a snapshot may have no rows from before that: there it is what
@@ -144,7 +144,7 @@ async def read_history(queries: Queries, id: int) -> tuple[Reader, list[Line]]:
         if record is None:
             return Reader(), []
         begin, rows = begun(record), record.rows
-    reader = Reader(begin)
+    reader = Reader(begin, watchers)
     return reader, await aside(len(rows), reader.read, rows)
 
 
