@@ -28,22 +28,13 @@ export default function Instance({ rest: id, query, setLive }) {
     const drawn = DRAWN.has(show.noun) && loaded.current !== id ? await pictures(id, show.noun, query) : {}; // with the rest, so that the page does not jump
     loaded.current = id;
     if (history.entries > history.history.length) history.last = (await get(instancePath(id, "history"), { after: history.entries - 1, limit: 1 })).history[0];
-    return { etags: [show, why, operations, history].map((each) => each.etag), show, why, drawn, operations: operations.operations.map((each) => queued(each, show)), history, total: operations.total, kin: Object.fromEntries(children.map((each) => [each.id, each.status])) };
+    return { show, why, drawn, operations: operations.operations.map((each) => queued(each, show)), history, total: operations.total, kin: Object.fromEntries(children.map((each) => [each.id, each.status])) };
   }, [id]);
   const [verb, setVerb] = useState(null);
   const [answer, setAnswer] = useState(null);
   const open = Object.entries(value?.kin ?? {}).filter(([, status]) => ["running", "waiting", "stuck"].includes(status)).map(([child]) => `instance:${child}`).slice(0, 8);
   const there = Boolean(value);
-  useEffect(() => {
-    if (!there) return undefined;
-    const moved = calm(again, 300);
-    let begins = !open.length; // the stream begins with a gap: a page of one state to its last entry is read again only if there is a later one
-    return watch([`instance:${id}`, ...open], (name) => {
-      if (name !== "gap" || !begins) return moved();
-      begins = false;
-      get(instancePath(id)).then((found) => (found.etag && value.etags.every((each) => each === found.etag)) || moved(), moved);
-    }, setLive);
-  }, [id, open.join(), there]);
+  useEffect(() => (there ? watch([`instance:${id}`, ...open], calm(again, 300), setLive) : undefined), [id, open.join(), there]);
   const heard = useFrames(value?.show.id, value?.operations.some((each) => each.kind === "step" && !each.closed && each.status === "running"));
   useTick(5000);
   const entry = Number(query.get("entry") ?? 0) || 0;
