@@ -368,6 +368,8 @@ def test_states_are_shown_empty_error_and_not_live(stage):
         await page.wait_for_selector("text=There is no such page")
         await page.goto(f"{site.url}/instances")
         await page.wait_for_selector(".foot .live:not(.off)")
+        session = await page.context.new_cdp_session(page)
+        await session.send("Network.clearBrowserCache")  # of modules that other tests loaded
         await page.context.set_offline(True)
         site.server.stopping.set()
         site.server.feed.wake()
