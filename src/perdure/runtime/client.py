@@ -43,6 +43,7 @@ from .arguments import (
     checked_text,
     is_by_change,
     limited,
+    no_workflow,
     reference_tags,
     seconds_of,
     span_of,
@@ -334,7 +335,7 @@ class Client(Speaker):
         """
         if isinstance(workflow, Keyed):
             workflow = workflow.workflow
-        tags = {**(tags or {}), **reference_tags(reference, parts)}
+        tags = {**checked_tags(tags, wanted=True), **reference_tags(reference, parts)}
         name: Any = workflow if isinstance(workflow, str) else getattr(workflow, "name", workflow)
         if name:
             checked_text(name, "the name of a workflow")
@@ -478,7 +479,7 @@ class Client(Speaker):
             return self._workflows.exactly(workflow.name, workflow.version)
         if isinstance(workflow, Keyed):  # asked last, because to ask a protocol is slow
             raise CallerError(f"{workflow!r} is {workflow.policy.refuses('start')}")
-        raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
+        raise CallerError(f"{workflow!r} is not a workflow; {no_workflow(workflow)}")
 
     async def _find(self, workflow: Startable[Any] | str) -> Startable[Any]:
         """A workflow that this client does not have: the engine of the database may."""
