@@ -181,7 +181,7 @@ def no_workflow(found: object) -> str:
     """What to write instead of something that is passed for a workflow and is none."""
     if inspect.iscoroutine(found):
         found.close()
-        return "pass the flow and its arguments apart, without a call: start(flow, ...)"
+        return "pass it and its arguments apart, without a call: start(workflow, ...)"
     return "did you forget @perdure.flow?"
 
 

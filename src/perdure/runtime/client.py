@@ -60,7 +60,7 @@ from .policies import refuse_by_policy, takes_empty_key
 from .receipt_taken import wait_until_taken
 from .references import live_one
 from .startable import Named, Startable
-from .state import Keyed, Stateful, read_state, record_at, record_now
+from .state import Keyed, Stateful, is_known, read_state, record_at, record_now
 from .tasks import Tasks
 
 R = TypeVar("R")
@@ -283,7 +283,10 @@ class Client(Speaker):
         if at_least is not None:
             await self._connection.reached(checked_entry(at_least, "at_least"))
         if at is None:
-            return await self._read_state(await record_now(self._connection.queries, address))
+            record = await record_now(self._connection.queries, address)
+            if record is None and not await is_known(self._connection.queries, self._workflows, name):
+                await self._find(name)  # it says which names there are
+            return await self._read_state(record)
         if checked_entry(at, "at") > (height := await self._connection.queries.height()):
             raise CallerError(f"at={at}: the journal ends with entry {height}; at_least={at} waits for it")
         return await self._read_state(await record_at(self._connection.queries, address, at))

@@ -37,6 +37,11 @@ class Stateful(Workflow, Protocol):
     def read_state(self, machine: Machine) -> Any: ...
 
 
+async def is_known(queries: Queries, workflows: Workflows[Any], name: str) -> bool:
+    """Whether this process or the database has a workflow of a name."""
+    return name in workflows or Workflows(await queries.workflows()).newest(name) is not None
+
+
 async def record_now(queries: Queries, ref: Address | int) -> StoredInstance | None:
     """What is known of an instance, with its past also if it has ended: some workflows keep their state."""
     record = await queries.record(ref)
