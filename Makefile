@@ -40,8 +40,8 @@ browser:
 		|| { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get install --yes --quiet chromium; } \
 		|| printf '\n*** NO BROWSER: the tests of the web UI will not run.\n*** Install chromium, or: make test BROWSER=/path/to/chromium\n\n'
 
-# Compiled first: hundreds of processes of the tests import it. Tests wait as long as they work: four share two cores.
-PYTEST = $(BIN)/python -m compileall -q src && PYTHONDONTWRITEBYTECODE= BROWSER=$(BROWSER) $(BIN)/pytest -n 4 --dist worksteal
+# Compiled first: hundreds of processes of the tests import it. Tests wait as long as they work: six share two cores.
+PYTEST = $(BIN)/python -m compileall -q src && PYTHONDONTWRITEBYTECODE= BROWSER=$(BROWSER) $(BIN)/pytest -n 6 --dist worksteal
 
 test: $(READY) browser ## run all tests, the hunt for seeded bugs included
 	$(PYTEST)

@@ -172,6 +172,9 @@ class AskedStore:
     def load(self, refs: Sequence[Ref], done: Callable[..., None]) -> None:
         self._ask(self._store.load, len(refs), refs, done)
 
+    def measure(self, figures: Any) -> None:
+        """What is measured in virtual time is not told."""
+
     def listen(self, framed: Any) -> None:
         self._store.listen(framed)
 

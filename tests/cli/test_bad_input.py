@@ -245,13 +245,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     (world.directory / "deepish.json").write_text("[" * 400 + "]" * 400)
     (world.directory / "text.json").write_text('"' + "x" * 17_000_000 + '"')
     (world.directory / "input.json").write_text('{"order_id": "' + "x" * 17_000_000 + '"}')
-    kept = ("--db", "shop.db", "--timeout", "0")
-    assert world.call("run", "flows:approval", "--key", "a", *kept)[0] == 5
-    assert world.call("run", "flows:sleepy", "--key", "s", *kept)[0] == 5
-    assert world.call("run", "flows:order", "--key", "done", "--input", '["a"]', "--db", "shop.db")[0] == 0
-    assert world.call("run", "undo:branches", "--key", "b", *kept)[0] == 5
-    assert world.call("run", "undo:refunding", "--key", "r", "--db", "shop.db")[0] == 1
-    assert world.call("run", "flows:fragile", "--key", "x", "--db", "shop.db")[0] == 1
+    with pytest.MonkeyPatch.context() as place, inside(world.directory, place):
+        for exit, flow, *options in (
+            (5, "flows:approval", "--key", "a", "--timeout", "0"),
+            (5, "flows:sleepy", "--key", "s", "--timeout", "0"),
+            (0, "flows:order", "--key", "done", "--input", '["a"]'),
+            (5, "undo:branches", "--key", "b", "--timeout", "0"),
+            (1, "undo:refunding", "--key", "r"),
+            (1, "flows:fragile", "--key", "x"),
+        ):
+            assert world.perdure("run", flow, *options).exit_code == exit
     yield world
     world.close()
 

@@ -3,11 +3,13 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 
 import pytest
 
+from tests.cli.conftest import inside
 from tests.cli.world import PATIENCE_SECONDS, World, clean_environment, eventually
 
 SHOP = """
@@ -134,7 +136,10 @@ def shop(world: World) -> World:
 
 def run(world: World, flow: str, *args: str) -> None:
     """Until it has ended or is stuck."""
-    world.call("run", f"shop:{flow}", "--key", "k", "--db", "shop.db", *args, PYTHONBREAKPOINT="0")
+    sys.modules.pop("shop", None)  # its file may have changed
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONBREAKPOINT", "0")
+        world.perdure("run", f"shop:{flow}", "--key", "k", "--db", "shop.db", *args)
 
 
 def run_until(world: World, entries: int, flow: str, *args: str) -> None:
@@ -151,8 +156,18 @@ def run_until(world: World, entries: int, flow: str, *args: str) -> None:
     eventually(waits)
 
 
-def order(world: World, what: str = "book") -> None:
+def run_order(world: World, what: str) -> None:
     run_until(world, 3, "order", "--input", json.dumps([what, {"what": "books"}]))
+
+
+@pytest.fixture(scope="module")
+def order(tmp_path_factory: pytest.TempPathFactory):
+    """Gives a shop an order that waits for a decision. It was run once."""
+    made = World(tmp_path_factory.mktemp("ordered"))
+    (made.directory / "shop.py").write_text(SHOP)
+    with pytest.MonkeyPatch.context() as place, inside(made.directory, place):
+        run_order(made, "book")
+    return lambda shop: shutil.copytree(made.directory, shop.directory, dirs_exist_ok=True)
 
 
 def line_of(text: str) -> int:
@@ -164,7 +179,7 @@ def debug(world: World, commands: str, *args: str, against: str = "shop") -> tup
     return world.call("debug", "k", "--against", against, "--db", "shop.db", *args, input=commands)
 
 
-def test_it_stops_at_the_first_line_that_the_entry_runs_with_the_recorded_values(shop: World) -> None:
+def test_it_stops_at_the_first_line_that_the_entry_runs_with_the_recorded_values(shop: World, order) -> None:
     order(shop)
     before = shop.json("history", "k"), shop.evidence()
 
@@ -179,7 +194,7 @@ def test_it_stops_at_the_first_line_that_the_entry_runs_with_the_recorded_values
     assert (shop.json("history", "k"), shop.evidence()) == before
 
 
-def test_without_an_entry_it_is_the_last_one(shop: World) -> None:
+def test_without_an_entry_it_is_the_last_one(shop: World, order) -> None:
     order(shop)
 
     _, out, _ = debug(shop, "p packed\nc\n")
@@ -188,7 +203,7 @@ def test_without_an_entry_it_is_the_last_one(shop: World) -> None:
     assert "(Pdb) p packed\n'BOOKS'\n" in out
 
 
-def test_one_steps_through_coroutines_and_sees_nothing_but_ones_own_code(shop: World) -> None:
+def test_one_steps_through_coroutines_and_sees_nothing_but_ones_own_code(shop: World, order) -> None:
     order(shop)
 
     _, out, _ = debug(shop, "w\nn\nn\nn\np label\nw\n", "--at", "3")
@@ -214,7 +229,7 @@ def test_of_what_runs_in_parallel_the_task_is_opened_that_the_entry_is_for(shop:
     assert "recorded  nothing\n" in out
 
 
-def test_the_first_entry_stops_in_the_flow_and_not_in_generated_code(shop: World) -> None:
+def test_the_first_entry_stops_in_the_flow_and_not_in_generated_code(shop: World, order) -> None:
     order(shop)
 
     _, out, _ = debug(shop, "p parcel\nc\n", "--at", "1")
@@ -224,7 +239,7 @@ def test_the_first_entry_stops_in_the_flow_and_not_in_generated_code(shop: World
 
 
 def test_the_flow_is_silent_while_it_is_replayed_and_heard_where_one_looks(shop: World) -> None:
-    order(shop, "stop")  # the flow has a `breakpoint()` for that
+    run_order(shop, "stop")  # the flow has a `breakpoint()` for that
 
     (_, first, _), (_, second, _) = (debug(shop, "n\nc\n", "--at", number) for number in ("1", "2"))
 
@@ -271,7 +286,7 @@ def test_a_flow_that_has_not_begun_has_nothing_to_debug(shop: World) -> None:
 # ---- what raised ---------------------------------------------------------------------------------------------
 
 
-def test_a_failed_flow_opens_where_it_raised_and_once_more_after_the_fact(shop: World) -> None:
+def test_a_failed_flow_opens_where_it_raised_and_once_more_after_the_fact(shop: World, order) -> None:
     order(shop)
     shop.perdure("send", "k", "decision", "false")
     run(shop, "order", "--input", '["book", {"what": "books"}]')
@@ -364,7 +379,7 @@ def test_the_cancel_of_a_stuck_instance_never_reached_the_flow(shop: World) -> N
 
 
 @pytest.mark.parametrize("at", [(), ("--at", "2"), ("--at", "3")])
-def test_changed_code_opens_where_it_parts_from_the_history(shop: World, at: tuple[str, ...]) -> None:
+def test_changed_code_opens_where_it_parts_from_the_history(shop: World, order, at: tuple[str, ...]) -> None:
     order(shop)
     (shop.directory / "changed.py").write_text(SHOP.replace('ctx.step("pack"', 'ctx.step("wrap"'))
 
@@ -377,7 +392,7 @@ def test_changed_code_opens_where_it_parts_from_the_history(shop: World, at: tup
     assert code == 0
 
 
-def test_of_two_versions_in_a_module_it_is_the_one_that_the_instance_began_with(shop: World) -> None:
+def test_of_two_versions_in_a_module_it_is_the_one_that_the_instance_began_with(shop: World, order) -> None:
     order(shop)
     newer = SHOP.partition("@perdure.flow\nasync def order")[2].partition("@perdure.flow")[0]
     newer = "@perdure.flow(name='order', version='2')\nasync def newer" + newer.replace('"charge"', '"pay"')
@@ -416,7 +431,7 @@ def test_one_leaves_quietly_at_any_time_whatever_the_flow_catches(shop: World, c
     assert shop.evidence() == before
 
 
-def test_in_json_the_document_is_alone_on_stdout(shop: World) -> None:
+def test_in_json_the_document_is_alone_on_stdout(shop: World, order) -> None:
     order(shop)
 
     code, out, err = debug(shop, "p packed\nc\n", "--json")
@@ -430,7 +445,7 @@ def test_in_json_the_document_is_alone_on_stdout(shop: World) -> None:
     assert (code, left["now"], left["diverges"]) == (0, None, None)
 
 
-def test_a_terminal_has_a_prompt_and_is_left_with_control_d(shop: World) -> None:
+def test_a_terminal_has_a_prompt_and_is_left_with_control_d(shop: World, order) -> None:
     order(shop)
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -487,7 +502,7 @@ def test_a_history_with_pruned_loops_is_replayed_from_its_beginning(shop: World)
         (("k",), 2, "--against"),
     ],
 )
-def test_bad_input_is_told_in_a_line(shop: World, args: tuple[str, ...], exit: int, text: str) -> None:
+def test_bad_input_is_told_in_a_line(shop: World, order, args: tuple[str, ...], exit: int, text: str) -> None:
     order(shop)
 
     result = shop.perdure("debug", *args)

@@ -115,8 +115,9 @@ def has_entries(world: World, key: str, entries: int) -> bool:
 
 
 def diff(world: World, a: str = "a", b: str = "b", *args: str) -> tuple[int, list[str]]:
-    code, out, _ = world.call("diff", a, b, *args, PERDURE_DB=world.db)
-    return code, out.splitlines()
+    done = world.perdure("diff", a, b, *args)
+    (world.directory / "said").write_text(done.stderr)
+    return done.exit_code, done.stdout.splitlines()
 
 
 def test_histories_that_say_the_same_are_the_same(shop: World) -> None:
@@ -267,12 +268,12 @@ def test_long_values_are_cut_to_where_they_differ_unless_asked(shop: World) -> N
     run(shop, "big", "b", 18)
 
     _, cut = diff(shop)
-    assert shop.said("call") == "long values are cut to where they differ: --values shows them whole\n"
+    assert shop.said("said") == "long values are cut to where they differ: --values shows them whole\n"
     _, whole = diff(shop, "a", "b", "--values")
 
     assert cut[5].startswith("- step load: …") and cut[5].endswith('"total": 17}') and cut[6].endswith('"total": 18}')
     assert all(len(line) < 100 for line in cut)
-    assert len(whole[5]) > 700 and not shop.said("call")
+    assert len(whole[5]) > 700 and not shop.said("said")
 
 
 @pytest.mark.parametrize(

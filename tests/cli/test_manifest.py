@@ -1,4 +1,4 @@
-"""The commands that change a manifest, asked of an engine that runs in this process, from processes of their own."""
+"""The commands that change a manifest, asked of an engine of this process; once from processes of their own."""
 
 import asyncio
 import importlib
@@ -62,12 +62,17 @@ def running(world, monkeypatch):
 
 
 async def typed(world, *words, exit=0):
-    code, out, errors = await asyncio.to_thread(world.call, "manifest", *words, PERDURE_DB=world.db)
-    assert code == exit, errors
-    return out if exit == 0 else errors
+    done = await asyncio.to_thread(world.perdure, "manifest", *words)
+    assert done.exit_code == exit, done.stderr
+    return done.stdout if exit == 0 else done.stderr
 
 
 def test_a_proposal_goes_its_way(world, running):
+    async def typed(world, *words, exit=0):
+        code, out, errors = await asyncio.to_thread(world.call, "manifest", *words, PERDURE_DB=world.db)
+        assert code == exit, errors
+        return out if exit == 0 else errors
+
     async def test(engine, code):
         assert "proposal 1\n  - schema shop/Order@1\n" in await typed(world, "propose", "till_2:order_2")
         assert "to be approved it must be shadowed" in await typed(world, "approve", "1", exit=4)
@@ -122,9 +127,9 @@ def test_a_shadow_run_is_told_answers_and_a_horizon_and_fails_with_an_exit_code(
 
     async def shadow(*options, exit=0):
         words = ("manifest", "shadow", "baker", *options, "--json")
-        exit_code, out, errors = await asyncio.to_thread(world.call, *words, PERDURE_DB=world.db)
-        assert exit_code == exit, errors
-        return [state["after"] for state in json.loads(out)["states"]] if exit < 2 else errors
+        done = await asyncio.to_thread(world.perdure, *words)
+        assert done.exit_code == exit, done.stderr
+        return [state["after"] for state in json.loads(done.stdout)["states"]] if exit < 2 else done.stderr
 
     async def main():
         async with perdure.open(world.db, workflows=[code.bread]) as engine:
@@ -191,12 +196,13 @@ def test_why_of_a_cell_whose_code_the_engine_lacks_says_just_that(world, running
 
     async def lacking():
         async with perdure.open(world.db, workflows=[]):
-            return await asyncio.to_thread(world.call, "why", "shop/order/o-1", PERDURE_DB=world.db)
+            return await asyncio.to_thread(world.perdure, "why", "shop/order/o-1")
 
     running(test)
-    code, out, _ = asyncio.run(lacking())
+    done = asyncio.run(lacking())
 
-    assert code == 0
+    assert done.exit_code == 0
+    out = done.stdout
     assert out.splitlines()[0] == "shop/order/o-1 is waiting."
     assert "does not have the code of shop/order in version 1-" in out and "workflows=[...]" in out
     assert "routed to it" not in out
@@ -239,7 +245,7 @@ def test_a_cell_that_cannot_go_over_is_explained_and_goes_over_to_another_defini
         await typed(world, "apply", "till_2:order_2", "--mode", "migrate")
         assert await typed(world, "migrate") == "1 cells were told to go over\n"
         await engine.send(code.Placed("o-1", 1))
-        return why.stdout, refused, await engine.state(code.order_2, "o-1")
+        return why.stdout, refused, await engine.state(code.order_2, "o-1", at_least=11)
 
     why, refused, state = running(story, "till_3")
 

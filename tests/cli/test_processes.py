@@ -46,6 +46,7 @@ def made(version, *more):
 
 purchase = made("1.0.0")
 newer = made("1.1.0", Receive("delivery", "delivered", timeout=timedelta(days=9)))
+other = Process("purchase", version="2.0.0", steps=[Receive("yes", "approve")])
 """
 
 BAD = """
@@ -116,6 +117,25 @@ def test_definitions_are_put_listed_shown_activated_and_exported(shop):
     assert "shop" in shop.perdure("processes", "show", "purchase").stdout
     for format in ("json", "yaml", "python"):
         assert "purchase" in shop.perdure("processes", "export", "purchase", "--format", format).stdout
+
+
+def test_live_instances_migrate_and_what_does_not_fit_is_told(shop):
+    for target in ("shop:newer", "shop:other"):
+        shop.perdure("processes", "put", target)
+    bad = shop.perdure("processes", "migrate", "purchase", "2.0.0", "--map", "approve=yes", "--dry-run")
+    assert bad.exit_code == 4
+    assert "purchase/a stays: approve: version 2.0.0 has a receive approve at yes, and this is a task" in bad.stdout
+    assert shop.perdure("processes", "migrate", "purchase", "1.1.0", "--map", "nonsense").exit_code == 2
+
+    planned = shop.json("processes", "migrate", "purchase", "1.1.0", "--dry-run")
+    done = shop.perdure("processes", "migrate", "purchase", "1.1.0", "--key", "a", "--as", "ann", "--reason", "later")
+    engine = shop.process("run", "shop:purchase", "--input", '{"order": "o-17"}', "--key", "a", "--db", "shop.db")
+    eventually(lambda: shop.json("show", "purchase/a")["version"].startswith("1.1.0+"))
+
+    assert (planned["migrated"], planned["left"], planned["dry_run"]) == (["purchase/a"], [], True)
+    assert "1 instance of purchase migrated to 1.1.0" in done.stdout
+    engine.kill()
+    shop.ended(engine)
 
 
 def test_other_bytes_under_one_version_are_a_conflict(shop):

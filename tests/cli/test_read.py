@@ -137,6 +137,16 @@ def test_why_says_that_no_engine_runs_and_what_is_on_its_way(filled):
     assert "message decision" in kinds["undelivered"]
 
 
+def test_show_tells_the_bodies_of_messages_that_are_on_their_way(filled):
+    filled.perdure("send", "a-1", "decision", '{"outcome": "yes"}')
+
+    (mail,) = filled.json("show", "a-1")["mailbox"]
+
+    assert (mail["event"], mail["name"], mail["body"]) == ("message", "decision", {"outcome": "yes"})
+    assert 'message decision = {"outcome": "yes"}' in filled.perdure("show", "a-1").stdout
+    assert filled.json("show", "o-1")["mailbox"] == []
+
+
 def test_why_of_a_running_step_under_a_live_engine(world):
     world.process("run", "flows:three", "--db", "shop.db", "--key", "k")
     eventually(lambda: "second" in world.evidence())

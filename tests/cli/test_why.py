@@ -6,10 +6,12 @@ import shlex
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import chdir
 from itertools import takewhile
 from typing import Any
 
 import pytest
+from click.testing import Result
 
 from tests.cli.world import World, eventually
 
@@ -218,9 +220,15 @@ def reasons_of(world: World, name: str) -> list[dict[str, Any]]:
 
 def told(world: World, name: str) -> list[str]:
     """As a person sees it."""
-    code, out, err = world.call("why", name, "--db", "shop.db")
-    assert (code, err) == (0, "")
-    return out.splitlines()
+    result = typed(world, "why", name, "--db", "shop.db")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout.splitlines()
+
+
+def typed(world: World, *words: str) -> Result:
+    """In the directory of the world."""
+    with chdir(world.directory):
+        return world.perdure(*words, db=False)
 
 
 HERE = "--db shop.db"
@@ -328,7 +336,7 @@ def test_the_command_that_is_told_moves_it(states: World, name: str, verb: str, 
     if name == "fragile/moved":
         (states.directory / "mended").touch()
 
-    assert states.call(*told_command(states, name, verb))[0] == 0
+    assert typed(states, *told_command(states, name, verb)).exit_code == 0
 
     eventually(lambda: shown(states, name)["status"] == after)
 
@@ -337,7 +345,7 @@ def test_the_command_that_is_told_moves_it(states: World, name: str, verb: str, 
 def test_what_has_ended_is_started_again_by_the_command_that_is_told(states: World, name: str) -> None:
     eventually(lambda: shown(states, name)["status"] in ("failed", "cancelled"))
 
-    assert states.call(*told_command(states, name, "start"))[0] == 0
+    assert typed(states, *told_command(states, name, "start")).exit_code == 0
 
     eventually(lambda: shown(states, name)["generation"] == 2)
 
@@ -375,7 +383,7 @@ def test_a_step_that_nobody_runs_any_more_says_what_becomes_of_it(world: World, 
 def test_a_long_input_is_not_repeated_in_a_command(world: World) -> None:
     (world.directory / "states.py").write_text(STATES)
     for key, what in (("short", "x"), ("long", "x" * 500)):
-        world.call("run", "states:failing", "--key", key, "--input", json.dumps([what]), "--db", "shop.db")
+        world.perdure("run", "states:failing", "--key", key, "--input", json.dumps([what]))
 
     short, long = (told(world, key)[-1] for key in ("short", "long"))
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.graphs import BadGraph, Graph, Limits, Permit, tool
+from perdure.kernel.backoff import Backoff
 
 from .rig import echo
 
@@ -57,6 +58,9 @@ def test_all_problems_come_at_once():
         ([{"name": "a", "tools": ["publsh"]}], "did you mean 'publish'?"),
         ([{"name": "b"}, {"name": "a", "kind": "reduce", "reducer": "concatt", "after": ["b"]}], "mean 'concat'?"),
         ([{"name": "a", "output": "string"}], "unknown output type"),
+        ([{"name": "a", "output": 3}], "expected the name of the output type, found 3"),
+        ([{"name": "a", "output": [str]}], "expected the name of the output type"),
+        ([{"name": "a", "limits": {"tokns": 1}}], "did you mean 'tokens'?"),
         ([{"name": "a", "approve": "before"}], "nobody may answer"),
         ([{"name": "a", "after": ["b"]}], "there is no such node"),
         ([{"name": "a", "after": ["a"]}], "names the node itself"),
@@ -131,6 +135,16 @@ class Page:
     words: int
 
 
+@pytest.mark.parametrize(
+    "rate", [{"publish": 5}, {"publish": (0, 1)}, {"publish": (1, 0)}, {"publish": (1.5, 1)}, {1: (1, 1)}, [1]]
+)
+def test_a_rate_is_a_number_of_calls_and_seconds(rate):
+    graph = Graph("g", runner=echo, tools=[publish], rate=rate)
+    graph.node("a")
+
+    assert [each.where for each in graph.problems] == ["rate"]
+
+
 def test_code_and_data_give_one_hash():
     code = Graph("g", runner=echo, tools=[publish], limits=Limits(running=2), permits=[Permit("publish", "allow")])
     first = code.node("a", role="plan", goal="x", output=Page)
@@ -146,6 +160,23 @@ def test_code_and_data_give_one_hash():
     other = Graph("g", runner=echo)
     other.node("a")
     assert other.model.hash != code.model.hash
+
+
+@pytest.mark.parametrize(
+    "usual",
+    [
+        {"role": "".join(["cus", "tom"]), "trust": "".join(["trust", "ed"]), "approve": None},
+        {"limits": None, "backoff": Backoff(), "labels": {}, "output": None},
+        {"limits": Limits(), "tools": None, "needs": "all_success", "timeout": None},
+    ],
+)
+def test_a_field_that_is_given_as_it_is_by_default_leaves_the_hash_as_it_is(usual):
+    """Given the same node with and without its defaults, as a file has them, then both graphs have one hash."""
+    short, long = Graph("g", runner=echo), Graph("g", runner=echo, limits=Limits(), version="".join(["1"]))
+    short.node("a")
+    long.add({"name": "a", **usual})
+
+    assert long.model.hash == short.model.hash
 
 
 def test_a_role_sets_isolation_and_context_and_a_given_field_beats_it():

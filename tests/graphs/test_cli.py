@@ -10,10 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import perdure
+from perdure.cli import cli
 from perdure.errors import InstanceFailed, InstanceStuck
 from perdure.graphs import Graph, Permit, tool
+from tests.cli.conftest import inside
 from tests.stages import LONG
 
 MODULE = """
@@ -73,10 +76,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def perdure_says(folder: Path, *words: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "perdure", *words], cwd=folder, capture_output=True, text=True, check=False, timeout=60
-    )
-    return done.returncode, done.stdout + done.stderr
+    with pytest.MonkeyPatch.context() as place, inside(folder, place):
+        result = CliRunner().invoke(cli, words, prog_name="perdure")
+    return result.exit_code, result.stdout + result.stderr
 
 
 def test_check_tells_every_problem_and_warning_with_its_place(folder):
@@ -159,7 +161,7 @@ async def asked(folder: Path) -> None:
     try:
         import desk  # type: ignore[import-not-found]
 
-        async with perdure.open(folder / "a.db", workflows=[desk.asking]) as engine:
+        async with perdure.open(folder / "a.db", workflows=[desk.asking], drain=0) as engine:
             await engine.start(desk.asking, key="k")
             while not await engine.tasks.list():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -202,16 +204,16 @@ def ordered(*names: str) -> Graph:
 
 async def test_a_changed_order_is_a_divergence_that_names_the_node(tmp_path):
     graph = ordered("a", "b")
-    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+    async with perdure.open(tmp_path / "a.db", workflows=[graph], drain=0) as engine:
         await engine.start(graph, key="k")
         while len(await engine.tasks.list()) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     changed = ordered("b", "a")
-    async with perdure.open(tmp_path / "a.db", workflows=[changed]) as engine:
+    async with perdure.open(tmp_path / "a.db", workflows=[changed], drain=0) as engine:
         handle = engine.handle(changed, "k")
         with pytest.raises(InstanceStuck, match="opened a then and opens b now"):
             await handle.result(timeout=60)
-    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+    async with perdure.open(tmp_path / "a.db", workflows=[graph], drain=0) as engine:
         handle = engine.handle(graph, "k")
         await handle.retry()
         assert await handle.status() in ("running", "waiting")

@@ -61,7 +61,7 @@ async def runner(node: Node) -> object:  # one case for each node
                 first.append(denied.stage)
             found = await node.results(first[:2])
             return [*first, *[each.value for each in found.values()]]
-        case "tools":
+        case "tools" | "tools2":
             written = await node.use("write", text=node.goal)
             seen = await node.use("look", what="a")
             try:
@@ -138,6 +138,20 @@ def trust() -> Graph:
     return with_census(graph, "plan", "denied")
 
 
+def taint() -> Graph:
+    graph = Graph("taint", runner=runner, tools=TOOLS, roles=["boss"], taint="strict")
+    graph.node("plan", role="explore", trust="quarantined")
+    graph.node("tools", goal="five", after=["plan"], approve="before")
+    return with_census(graph, "plan", "tools")
+
+
+def rates() -> Graph:
+    graph = Graph("rates", runner=runner, tools=TOOLS, limits=Limits(running=1), rate={"*": (2, 9), "look": (1, 5)})
+    graph.node("tools", goal="six")
+    graph.node("tools2", goal="seven")
+    return with_census(graph, "tools", "tools2")
+
+
 def kinds() -> Graph:
     graph = Graph("kinds", runner=runner)
     graph.tournament("best", entrants={"e1": "1", "e2": "2", "e3": "3"})
@@ -181,7 +195,7 @@ def answer_all(world: Any, handle: Any) -> None:
             world.advance(3)
             if at_once(world._client.tasks.list(by=ANN, candidate=True)):
                 break
-        task = world._client.handle("perdure.task", f"{handle.key}/@people/{location}")
+        task = world._client.handle("perdure.task", f"{handle.key}/@{handle.workflow}/{location}")
         at_once(task.send("complete", {"answer": answer}, by=ANN, id=location))
 
 
@@ -221,6 +235,8 @@ STORIES: list[tuple[Callable[[], Graph], dict[str, Any]]] = [
     (outcomes, {}),
     (budgets, {}),
     (people, {"story": answer_all, "cache": 0}),
+    (rates, {}),
+    (taint, {"story": answer_all}),
     (cancelled, {"story": cancel_one}),
 ]
 
@@ -241,6 +257,8 @@ REPORTS: dict[str, dict[str, Any]] = {
         "any": ["completed", "", "any"],
     },
     "people": {"tools": ["completed", "", ["EDITED", "saw a", 2]]},
+    "rates": {"tools": ["completed", "", ["SIX", "saw a", 2]]},
+    "taint": {"tools": ["completed", "", ["EDITED", "saw a", 2]]},
     "cancelled": {"tools": ["cancelled", "asked", None], "side": ["completed", "", "side"]},
 }
 

@@ -9,6 +9,10 @@ import pytest
 
 from perdure.graphs import Denied, Graph, Limits, Permit, Used, gate, tool
 from perdure.graphs.model import NodeSpec, fits
+from perdure.kernel.backoff import Backoff
+from perdure.testing import World
+from perdure.testing.disks import at_once
+from perdure.verbs.read import WhyParams, why
 
 from .rig import Rig, run
 
@@ -21,6 +25,11 @@ async def pay(cents: int, to: str = "ann") -> str:
 @tool
 async def cheap() -> Used:
     return Used("ok", {"tokens": 4})
+
+
+@tool
+async def look(what: str) -> str:
+    return f"saw {what}"
 
 
 @tool(name="git.push")
@@ -482,6 +491,70 @@ def test_a_rest_and_a_bracket_are_facts():
     graph.tournament("t", entrants={"x": "1", "y": "2"})
     [fact] = run(graph).facts("bracket")
     assert fact == {"node": "t", "judge": "t/judge/~0/~0", "winner": "t/entrant/y"}
+
+
+def rated(**options) -> Graph:
+    """Four nodes that look, of which two may begin in ten seconds."""
+
+    async def runner(node):
+        return await node.use("look", what=node.name)
+
+    graph = Graph("g", runner=runner, tools=[look], rate={"l*": (2, 10)}, **options)
+    for name in ("a", "b", "c", "d"):
+        graph.node(name)
+    return graph
+
+
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_a_rate_limited_call_waits(rebuild):
+    rig = Rig(rated(limits=Limits(running=1)), rebuild=rebuild).run()
+    assert [each for each in rig.ran if "look" in each] == ["a/use/look#1", "b/use/look#1"]
+    assert rig.state.running == 0, "a call that waits for its time holds no place"
+
+    rig.fire(9)
+    assert rig.facts("rested"), "and after a while its run leaves memory"
+    assert len([each for each in rig.ran if "look" in each]) == 2
+    rig.fire(1)
+    rig.run()
+
+    assert rig.outcome.status == "completed"
+    assert rig.replayed().snapshot() == rig.machine.snapshot()
+
+
+def test_a_call_that_a_person_has_allowed_and_one_that_is_tried_again_wait_too():
+    tries = []
+
+    @tool(retries=1, backoff=Backoff(base=1))
+    async def shaky():
+        tries.append(1)
+        if len(tries) == 1:
+            raise ValueError("no")
+        return len(tries)
+
+    async def runner(node):
+        return await node.use("shaky")
+
+    permits = [Permit("shaky", "ask", roles=("boss",))]
+    graph = Graph("g", runner=runner, tools=[shaky], permits=permits, rate={"shaky": (1, 60)})
+    graph.node("a")
+    rig = run(graph)
+    rig.fire(100)
+    rig.say(rig.tasks()[0][0], "approve")
+    assert len(tries) == 1
+    rig.fire(59)
+    assert len(tries) == 1
+    rig.fire(1)
+    rig.run()
+
+    assert rig.result == 2
+
+
+def test_why_tells_of_a_rate():
+    with World(rated()) as world:
+        world.start("g", key="k")
+        told = at_once(why(world._client, WhyParams("g/k")))
+
+        assert "The tool look of the node c waits until" in "".join(each.text for each in told.reasons)
 
 
 @pytest.mark.parametrize("of_the_node", [False, True])

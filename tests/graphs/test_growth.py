@@ -6,7 +6,8 @@ import pytest
 
 from perdure.codec import decode
 from perdure.errors import PerdureError
-from perdure.graphs import BadGraph, Denied, Graph, Limits, tool
+from perdure.graphs import BadGraph, Denied, Graph, Limits, Permit, tool
+from perdure.testing import World
 
 from .rig import Rig, echo, run
 
@@ -281,6 +282,105 @@ def test_a_quarantined_node_starts_no_child():
 
     assert rig.outcomes()["reader/kid"] == "failed(denied)"
     assert rig.facts("denied")[0]["stage"] == "trust"
+
+
+def test_a_reduce_of_untrusted_output_is_untrusted():
+    """Given a reduce of a quarantined node, when another node reads it, then its value is untrusted as before."""
+    seen = {}
+
+    async def last(node):
+        seen.update(node.inputs)
+
+    graph = quarantined(by_name(last=last))
+    graph.reduce("joined", "collect", after=["reader"])
+    graph.node("last", after=["joined"])
+    rig = run(graph)
+
+    assert seen["joined"].trusted is False
+    assert rig.state.nodes["last"].trusted, "a run may judge what it has read"
+
+
+def strict(**parts) -> Graph:
+    """A node that reads a quarantined one and writes, and another that writes beside it."""
+
+    async def write(node):
+        return await node.use("write_file", text=node.name)
+
+    runner = by_name(**{"writer": write, "beside": write, **parts})
+    permits = [Permit("write_file", "allow")]
+    graph = Graph("g", runner=runner, tools=[write_file, look], permits=permits, roles=["boss"], taint="strict")
+    graph.node("reader", role="explore", trust="quarantined", goal="page")
+    graph.node("writer", after=["reader"])
+    graph.node("beside")
+    graph.node("last", after=["writer"], goal="last")
+    return graph
+
+
+def test_strict_taint_asks_before_a_run_writes_that_has_read_untrusted_output():
+    rig = run(strict())
+
+    assert rig.outcomes()["beside"] == "completed", "what reads nothing untrusted is allowed as before"
+    [(intent, asked)] = rig.tasks()
+    assert asked["data"]["untrusted"] is True
+    rig.say(intent, "approve")
+    assert rig.result == {"beside": "beside", "last": "last"}
+    assert [name for name, node in rig.state.nodes.items() if not node.trusted] == ["reader", "writer", "last"]
+    assert {"node": "writer", "inputs": ["reader"]} in rig.facts("tainted")
+    assert rig.replayed().snapshot() == rig.machine.snapshot()
+
+
+def test_strict_taint_is_in_the_report_and_in_the_picture():
+    with World() as world:
+        handle = world.start(strict())
+        [row] = [row for row in handle.state()["nodes"] if row["node"] == "writer"]
+
+        assert row["trusted"] is False
+        assert "untrusted" in handle.draw("mermaid")
+
+
+def test_strict_taint_spreads_by_results_and_to_what_a_tainted_run_submits():
+    async def beside(node):
+        assert await node.use("write_file", text="before") == "before"
+        await node.results(["reader"])
+        [name] = await node.submit([{"name": "writer"}])
+        found = await node.results([name])
+        return found[name].outcome
+
+    rig = run(strict(beside=beside))
+    asked = {data["data"]["node"]: intent for intent, data in rig.tasks()}
+    assert list(asked) == ["writer", "beside/writer"]
+    rig.say(asked["beside/writer"], "deny")
+    rig.say(asked["writer"], "deny")
+
+    assert rig.outcomes()["beside"] == "completed"
+    assert rig.outcomes()["beside/writer"] == "failed(denied)"
+    assert not rig.state.nodes["beside"].trusted
+
+
+def test_the_winner_of_tainted_entrants_is_untrusted():
+    async def runner(node):
+        return "left" if node.match else "page"
+
+    graph = Graph("g", runner=runner, taint="strict")
+    graph.node("reader", role="explore", trust="quarantined")
+    graph.tournament("best", entrants={"a": "", "b": ""}, after=["reader"])
+
+    assert not run(graph).state.nodes["best"].trusted
+
+
+def test_strict_taint_needs_people_who_answer():
+    def problems(**options):
+        graph = Graph("g", runner=echo, tools=[write_file, look], taint="strict", **options)
+        graph.node("a")
+        return [each.where for each in graph.problems]
+
+    assert problems() == ["taint"]
+    assert problems(permits=[Permit("write_file", "allow", where={"text": {"equals": "x"}}, roles=("boss",))]) == [
+        "taint"
+    ]
+    assert not problems(roles=["boss"])
+    assert not problems(veto=["write_file"])
+    assert not problems(permits=[Permit("write_file", "allow", roles=("boss",))])
 
 
 def test_submitted_nodes_only_narrow_what_their_submitter_may_do():

@@ -64,6 +64,20 @@ def test_a_freed_place_opens_the_next_node_in_that_entry():
     assert [effect.location for effect in decision.open] == ["n1"]
 
 
+def test_the_fact_of_an_opening_has_each_field_that_is_not_as_usual():
+    graph = Graph("g", runner=echo)
+    graph.node("a", role="verify", goal="x", retries=2, timeout=9, labels={"k": "v"}, limits=Limits(tokens=5))
+
+    [told] = run(graph).facts("opened")
+
+    assert told["retries"] == 2
+    assert told["timeout"] == 9
+    assert told["labels"] == {"k": "v"}
+    assert told["limits"] == {"tokens": 5}
+    assert (told["isolation"], told["context"]) == ("read_only", "none")
+    assert "priority" not in told
+
+
 def test_zero_places_deny_and_the_instance_ends():
     rig = run(sides(3, limits=Limits(running=0)))
 

@@ -126,6 +126,12 @@ BOOKS = {
           - {step: b, loop: {in: "{{ args.big }}", iterator: i, spec: {collect: last}}, tool: {kind: noop, result: "{{ i }}"}, next: c}
           - {step: c, tool: {name: x, kind: http, url: "{{ args.big[7] }}"}}
     """,
+    "stored result": """
+        executor: {spec: {limits: {max_payload_bytes: 100}}}
+        workflow:
+          - {step: a, next: [{step: b, args: {big: "{{ range(100) | list }}"}}]}
+          - {step: b, tool: {kind: noop, result: "{{ args.big }}"}}
+    """,
 }
 
 

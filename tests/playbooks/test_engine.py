@@ -7,7 +7,9 @@ import pytest
 
 import perdure
 from perdure.app.ours import load_playbook
+from perdure.graphs import Graph, Node
 from perdure.playbooks.model import from_bytes, to_bytes
+from perdure.processes import Complete, Process, SubProcess, fn, result
 from tests.playbooks.harness import HEAD
 
 
@@ -168,3 +170,34 @@ async def test_a_large_result_is_stored_read_into_passed_whole_and_looped_over()
     )
 
     assert await start(playbook) == [{"one": 7, "sum": 1999000, "length": 2000}, 1999, 3, False]
+
+
+async def test_a_large_result_comes_whole_to_parents_of_each_dialect():
+    """Given a playbook whose leaf gives more than 64 KiB, when a flow, a graph, a process and a playbook have it as a
+    child, then each gets the value."""
+    leaf = book("workflow: [{step: a, tool: {kind: python, code: \"result = 'x' * 70000\"}}]")
+    parent = HEAD.replace("name: p", "name: parent") + textwrap.dedent(
+        """
+        workflow:
+          - {step: a, tool: {kind: workflow, workflow: p}, next: b}
+          - {step: b, tool: {kind: noop, result: "{{ a | length }}"}}
+        """
+    )
+
+    @perdure.flow
+    async def caller(ctx: perdure.Context) -> int:
+        return len(await ctx.child("p"))
+
+    async def runner(node: Node) -> int:
+        return len(node.inputs["leaf"].value)
+
+    graph = Graph("graph", runner=runner)
+    graph.child("leaf", "p")
+    graph.node("after", after=["leaf"])
+    steps = [SubProcess("leaf", "p", {}, result="leaf"), Complete(fn.length(result.leaf))]
+    process = Process("process", version="1.0.0", steps=steps)
+    workflows = [leaf, load_playbook(parent), caller, graph, process]
+    async with perdure.open(":memory:", workflows=workflows) as engine:
+        handles = [await engine.start(name, key=name) for name in ("caller", "graph", "parent", "process")]
+
+        assert [await asyncio.wait_for(handle.result(), 60) for handle in handles] == [70_000] * 4

@@ -679,7 +679,31 @@ def test_a_stored_value_is_passed_whole_by_reference():
 
     assert stage.asked["s/b"]["params"]["json"] is None
     assert stage.asked["s/b"]["refs"][0][0] == ["json"]
-    assert stage.result["$ref"] == "d1"
+    assert stage.done == ["s/a", "s/b", "result/&read#1"]
+
+
+def test_the_result_of_an_instance_has_its_stored_values_whole():
+    """Given a leaf with a stored result, when the instance ends, then its parent gets the value and no reference."""
+    leaf = PlaybookHarness(pipeline("{name: a, kind: http, url: x}"), kept)
+    own = "executor: {spec: {result: {all: '{{ steps.s.result }}'}}}"
+    named = PlaybookHarness(pipeline("{name: a, kind: http, url: x}", head=own), kept)
+
+    assert leaf.result == BIG
+    assert named.result == {"all": BIG}
+    assert leaf.published["summary"]["results"]["s"]["$ref"] == "d1"
+
+
+def test_a_result_with_more_stored_bytes_than_one_result_may_have_keeps_its_references():
+    head = "executor: {spec: {limits: {max_result_bytes: 99998}}}"
+
+    assert PlaybookHarness(pipeline("{name: a, kind: http, url: x}", head=head), kept).result["$ref"] == "d1"
+
+
+def test_a_stored_result_that_is_gone_fails_the_instance():
+    def gone(location, params):
+        return Receipt("error", error=Failure("LookupError", "gone")) if "&read" in location else REF
+
+    assert PlaybookHarness(pipeline("{name: a, kind: http, url: x}"), gone).error == "ref_missing"
 
 
 def test_a_guard_may_read_a_stored_value():
@@ -747,7 +771,7 @@ def test_a_large_value_that_an_expression_makes_is_stored_first():
     """
     stage = PlaybookHarness(book(text), kept)
 
-    assert stage.done == ["a/&put#1", "b/b_task"]
+    assert stage.done[:2] == ["a/&put#1", "b/b_task"]
     assert stage.asked["b/b_task"]["refs"][0][1]["blob"]["hash"] == "put1"
 
 

@@ -53,6 +53,8 @@ class Rig:
         self.history: list[tuple[Event, Moment, Decision]] = []
         self.at = at_of(EPOCH)
         self.last = Decision()
+        self.number = 0
+        self.begin: bytes | None = None
 
     # ---- what happens ----------------------------------------------------------------------------------------------
 
@@ -103,6 +105,18 @@ class Rig:
 
     def wake(self, location: str = "") -> None:
         self.deliver(Woken(location))
+
+    def migrate(self, process: Process, renamed: Mapping[str, str] | None = None) -> None:
+        """It goes on under another definition. What it did before is not told to a replay any more."""
+        moment = Moment(self.at, b"seed", self.number + 1, logical=self.at, seq=self.number + 1)
+        before = self.machine.snapshot()
+        made, decision = process.take_over(str(self.address), self.machine, renamed or {}, moment)
+        assert self.machine.snapshot() == before, "what is taken over is not changed"
+        assert isinstance(made, ProcessMachine)
+        self.number += 1
+        self.machine, self.last, self.begin, self.history = made, decision, decision.begin, []
+        self.process, self.program = process, Program(process.bytes, self.functions)
+        assert (decision.open, decision.withdraw) == ((), ()), "nothing is opened or dropped"
 
     def later(self, **span: float) -> None:
         self.at += int(timedelta(**span).total_seconds() * SECOND)
@@ -165,7 +179,7 @@ class Rig:
 
     def deliver(self, event: Event) -> None:
         assert not self.status, f"it has {self.status}"
-        number = len(self.history) + 1
+        number = self.number = self.number + 1
         moment = Moment(self.at, b"seed", number, logical=self.at, seq=number)
         decision = self.last = self.machine.deliver(event, moment)
         self._apply(event, decision)
@@ -192,7 +206,7 @@ class Rig:
             self.open.clear()
 
     def _replay(self, expected: bytes) -> None:
-        machine = ProcessMachine(Program(self.process.bytes, self.functions), str(self.address), None)
+        machine = ProcessMachine(Program(self.process.bytes, self.functions), str(self.address), self.begin)
         for event, moment, decision in self.history:
             now = machine.deliver(event, msgspec.structs.replace(moment, recorded=decision))
             assert now == decision, f"a replay decides {now}, recorded was {decision}"

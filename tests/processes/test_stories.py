@@ -401,6 +401,57 @@ def undo_runs_newest_first_through_loops_and_branches(world: World, handle: Any)
     assert handle.status == "failed"
 
 
+MOVED = small(
+    Call("hold", service("erp", "held"), 1, result="r", undo=[call("free", result.r)]),
+    Parallel(
+        "all", {"who": [Activate("x")], "what": [Receive("m", "go", result="m")], "how": [call("c", command="flaky")]}
+    ),
+    Complete(result.m),
+    **asks("x"),
+)
+MOVED_ON = Process(
+    "small",
+    version="2.0.0",
+    state={"late": True},
+    steps=[
+        Decide("begin", start.n == 0, then=[Complete("new")]),
+        Call("hold", service("erp", "held"), 1, result="r", undo=[call("release", [result.r, state.late])]),
+        Parallel("both", {"who": [Activate("x")], "what": [Receive("hear", "go", result="m")], "how": [call("pay")]}),
+        Timer("rest", after=HOUR),
+        Complete([result.m, state.late]),
+    ],
+    **asks("x"),
+)
+NAMES = {"all": "both", "all/what/m": "both/what/hear", "all/how/c": "both/how/pay"}
+
+
+@told(MOVED_ON, MOVED, expect="new", n=0)
+def an_instance_that_migrated_goes_on_and_its_calls_keep_their_keys(world: World, handle: Any) -> None:
+    old = world.start(MOVED, n=1, key="old")
+    until(world, lambda: "all/how/c/backoff#1" in open_at(old))
+
+    left = world.migrate("small", to="2.0.0", keys=["old"])
+    found = world.migrate("small", to="2.0.0", keys=["old"], map=NAMES, by="ann")
+
+    assert ([each.id for each in left.left], found.migrated) == (["small/old"], ["small/old"])
+    assert old.summary().version == MOVED_ON.version
+    old.send("go", 7, id="1")
+    complete(world, "x")
+    world.advance(2 * HOUR)
+    assert old.result() == [7, True]
+    assert len({key for command, key in OUTSIDE if command == "flaky"}) == 1
+
+
+@told(MOVED_ON, MOVED, expect="new", n=0)
+def an_instance_that_migrated_undoes_what_it_did_before(world: World, handle: Any) -> None:
+    old = world.start(MOVED, n=1, key="old")
+    until(world, lambda: "all/who/x" in open_at(old))
+    assert world.migrate("small", to="2.0.0", keys=["old"], map=NAMES).left == []
+    old.cancel("enough", undo=True)
+    until(world, lambda: old.status == "cancelled")
+    assert {run.location for run in world.runs("release")} == {"hold/undo/release"}
+
+
 OPEN: dict[str, Any] = {
     "task": [Activate("x")],
     "timer": [Timer("t", after=timedelta(days=9))],

@@ -96,6 +96,34 @@ async def test_a_step_that_does_not_end_in_time_is_parked_and_loses_no_attempt(t
     assert runs == sorted(runs)
 
 
+async def test_a_step_that_asks_the_engine_while_that_closes_is_parked_and_made_again(tmp_path: Path) -> None:
+    begun, closing, engines = asyncio.Event(), asyncio.Event(), list[perdure.Engine]()
+
+    async def tell() -> str:
+        begun.set()
+        await closing.wait()
+        await engines[-1].handle(until_told, "u").send("go", "told")
+        return "sent"
+
+    @perdure.flow
+    async def teller(ctx: perdure.Context) -> str:
+        return await ctx.step.options(retries=0)("tell", tell)
+
+    async with perdure.open(tmp_path / "a.db", workflows=[teller, until_told]) as engine:
+        engines.append(engine)
+        await engine.start(until_told, key="u")
+        await engine.start(teller, key="t")
+        await begun.wait()
+        asyncio.get_running_loop().call_soon(closing.set)  # within the close
+    closing.clear()
+    async with perdure.open(tmp_path / "a.db", workflows=[teller, until_told]) as engine:
+        engines.append(engine)
+        closing.set()
+        told = await engine.handle(teller, "t").result(10), await engine.handle(until_told, "u").result(10)
+
+    assert told == ("sent", "told")
+
+
 async def test_a_hurried_close_parks_at_once(tmp_path: Path) -> None:
     begun = asyncio.Event()
 

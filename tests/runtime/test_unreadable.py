@@ -73,7 +73,7 @@ async def test_who_waits_for_the_end_of_an_instance_that_cannot_be_read_is_told(
 
 async def test_an_instance_that_was_running_and_cannot_be_read_keeps_no_engine_from_its_work(tmp_path: Path) -> None:
     path = tmp_path / "busy.db"
-    async with perdure.open(path, workflows=[waits, busy]) as engine:
+    async with perdure.open(path, workflows=[waits, busy], drain=0) as engine:
         await engine.start(busy, key="a")
         await engine.start(waits, key="b")
     damage(path, "a")

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import perdure
 from perdure.dialect_commands.demo import STARTS as ALL_STARTS
 from perdure.dialect_commands.demo import article, restock
+from perdure.graphs import Graph, Limits, Node, Permit, tool
 from tests.server import site
 
 
@@ -49,6 +50,24 @@ async def saying(ctx):
     return await ctx.step("say", say)
 
 
+@tool(writes=True)
+async def publish(text: str) -> str:
+    return text
+
+
+async def bounded(node: Node) -> object:
+    if node.name == "try":
+        return await node.use("publish", text="at once")
+    perdure.progress(1, 2, "a thought")
+    await heard.wait()
+    return 1
+
+
+careful = Graph("careful", runner=bounded, tools=[publish], permits=[Permit("publish", "deny")])
+careful.node("try", goal="Publish", limits=Limits(calls=5))
+careful.node("talk", goal="Think", trust="quarantined", role="explore")
+
+
 class Counted(perdure.Record, name="com.acme/Counted@1"):
     shelf: str
     pieces: perdure.Nat
@@ -63,7 +82,7 @@ def shelf(state: Shelf | None, event: Counted, ctx: perdure.CellContext) -> perd
     return perdure.Next(Shelf((0 if state is None else state.pieces) + event.pieces))
 
 
-ALL = [*site.ALL, site.family, article, restock, counting, four_eyes, deciding, saying, shelf]
+ALL = [*site.ALL, site.family, article, restock, counting, four_eyes, deciding, saying, careful, shelf]
 STARTS = [each for each in ALL_STARTS if each[0] in ("article", "restock")]
 
 RESTOCK_TWO = """

@@ -26,7 +26,7 @@ PAGES = {
     "/instances/order/o-1?journal=compact": ".tall tbody tr",
     "/instances/broken/b-1?tab=errors": ".frames .line",
     "/instances/restock/monday": "svg.drawing .g-token",
-    "/instances/article/heat-pumps": "svg.drawing .g-node",
+    "/instances/article/heat-pumps?at=ship": "aside.card >> text=Open the task",
     "/compare?a=order/o-1&b=order/o-2": ".ledger tbody tr",
     "/instances?q=-status:completed&cols=version,tag.note": ".chip.not",
     "/bulk": "main h1",

@@ -89,9 +89,10 @@ class Site:
 
 
 @asynccontextmanager
-async def site(url=":memory:", workflows=ALL, **settings):
+async def site(url=":memory:", workflows=ALL, queues=None, **settings):
     """`connect=True`: a server alone, as `perdure serve --connect`; engines are elsewhere."""
-    around = perdure.connect(url) if settings.get("connect") else perdure.open(url, workflows=workflows)
+    opened = {"workflows": workflows, "queues": queues, "drain": 0}
+    around = perdure.connect(url) if settings.get("connect") else perdure.open(url, **opened)
     async with around as engine:
         listening = bind("127.0.0.1", 0)
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"

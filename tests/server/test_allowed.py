@@ -19,6 +19,8 @@ BODIES = {
     "fork": ("POST", "fork", {"location": "charge", "dry_run": True}),
     "tag": ("PATCH", "tags", {"tags": {"seen": "yes"}}),
     "patch": ("PATCH", "ctx", {"set": {"go": False}}),
+    "pause": ("POST", "pause", {"reason": "stock-taking"}),
+    "resume": ("POST", "resume", {}),
     "submit": ("POST", "nodes", {"nodes": [{"name": "late", "after": ["gate"]}]}),
 }
 """By verb: how it is asked for so that it fits where it is allowed at all. The first of them end an instance."""

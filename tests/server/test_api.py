@@ -403,6 +403,30 @@ def test_workflows_and_the_fleet_are_told():
     (shard,) = fleet["shards"]
     assert shard["engine"] == fleet["engine"]["name"] == fleet["engines"][0]["name"]
     assert (shard["epoch"], shard["lease_until"], fleet["oldest_undelivered"]) == ("1", None, None)
+    assert (shard["undelivered"], fleet["unserved"]) == (0, [])
+    (engine,) = fleet["engines"]
+    assert 0 <= engine["commit_p50_seconds"] <= engine["commit_p95_seconds"]
+    assert (engine["undelivered"], engine["inbox_lag_seconds"]) == (0, 0)
+    assert list(engine["workflows"]) == ["order"]  # what this login sees
+
+
+def test_the_fleet_tells_code_that_no_engine_has(tmp_path):
+    path = str(tmp_path / "shop.db")
+
+    async def begun(site):
+        await (await site.engine.start("order", key="o-1")).until("waiting")
+        return (await (await site.key(VIEWER)).get(f"{API}/fleet")).json()
+
+    async def without(site):
+        return (await (await site.key(VIEWER)).get(f"{API}/fleet")).json()
+
+    served = run(begun, url=path)
+    left = run(without, url=path, workflows=[family])
+
+    ((name, (version,)),) = [each for each in served["engines"][0]["workflows"].items() if each[0] == "order"]
+    assert served["unserved"] == []
+    assert left["unserved"] == [{"workflow": name, "version": version, "live": 1}]
+    assert list(left["engines"][0]["workflows"]) == ["family"]
 
 
 def test_a_key_may_have_what_paths_end_with():

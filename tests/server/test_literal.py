@@ -373,3 +373,74 @@ def test_the_secret_of_a_user_is_never_read_in_part(tmp_path, monkeypatch):
 )
 def test_the_link_that_is_printed_leads_to_the_server(hosts, tls, proxied, url):
     assert _url(hosts, "127.0.0.1", 7373, tls=tls, proxied=proxied) == url
+
+
+def test_if_match_is_judged_before_any_other_refusal_and_an_ended_instance_says_that_it_ended():
+    async def story(site):
+        order_1, client = await site.engine.start("order", key="o-1"), await site.key(OPERATOR)
+        await order_1.until("waiting")
+        on, moved = f"{API}/instances/order/o-1/-", {"if-match": '"99"'}
+        asked = [("wake", {}), ("settle", {"location": "x"}), ("fork", {"at": "charge", "key": "f"}), ("retry", {})]
+        asked += [("rewind", {"to": "nowhere"}), ("messages", {"name": "decision"})]
+        refused = [await client.post(f"{on}/{verb}", json=body, headers=moved) for verb, body in asked]
+        await order_1.send("decision", "yes")
+        await order_1.result(20)
+        now = {"if-match": (await client.get(f"{API}/instances/order/o-1")).headers["etag"]}
+        ended = [
+            await client.post(f"{on}/messages", json={"name": "decision"}, headers=now),
+            await client.post(f"{on}/rewind", json={"to": "charge"}, headers=now),
+            await client.post(f"{on}/rewind", json={"to": "charge", "dry_run": True}),
+        ]
+        shown = (await client.get(f"{API}/instances/order/o-1")).json()["may"]
+        return refused, ended, shown
+
+    refused, ended, may = run(story)
+
+    assert [(each.status_code, each.json()["code"]) for each in refused] == [(412, "version-conflict")] * 6
+    assert all("the last entry of order/o-1 is 2, not 99" in each.json()["detail"] for each in refused)
+    assert [(each.status_code, each.json()["code"]) for each in ended] == [(409, "instance-ended")] * 3
+    assert (may["rewind"], may["fork"]) == ("the instance has completed", "")
+
+
+def test_a_fork_under_one_key_is_one_instance_and_its_dry_run_is_refused_as_the_fork_is():
+    async def story(site):
+        await (await site.engine.start("order", key="o-1")).until("waiting")
+        client, on = await site.key(OPERATOR), f"{API}/instances/order/o-1/-/fork"
+        same = [await client.post(on, json={"at": "charge", "key": "f"}) for _ in range(2)]
+        wrong = [{"at": "charge", "key": "o-1"}, {"at": "charge", "key": "f", "edit": {"charge": "c-2"}}]
+        wrong.append({"at": "charge", "edit": {"nowhere": 1}})
+        refused = [await client.post(on, json={**body, **dry}) for body in wrong for dry in ({}, {"dry_run": True})]
+        return same, refused, (await client.get(f"{API}/instances/count")).json()
+
+    same, refused, count = run(story)
+
+    assert [(each.status_code, each.json()["id"]) for each in same] == [(200, "order/f")] * 2
+    codes = ["key-in-use", "key-in-use", "unknown-location"]
+    assert [each.json()["code"] for each in refused] == [code for code in codes for _ in range(2)]
+    assert count == {"count": 2}
+
+
+def test_what_is_shown_with_a_time_is_not_after_that_time():
+    async def story(site):
+        await (await site.engine.start("order", key="o-1")).until("waiting")
+        client = await site.key(VIEWER)
+        row = (await client.get(f"{API}/instances")).json()["items"][0]
+        bounds = [("started.gt", row["started_at"]), ("changed.gt", row["changed_at"])]
+        bounds += [("not.started.gt", row["started_at"]), ("started.lt", row["started_at"])]
+        return [(await client.get(f"{API}/instances/count", params=[bound])).json()["count"] for bound in bounds]
+
+    assert run(story) == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("key", ["a/../b", "..", "x/-/history", "50% ö?#/x"])
+def test_links_of_an_answer_lead_to_an_instance_of_any_name(key):
+    async def story(site):
+        client = await site.key(OPERATOR)
+        made = await client.post(f"{API}/instances", json={"workflow": "order", "key": key, "input": {"cents": 1}})
+        await site.engine.handle("order", key).send("decision", "x" * 9000)
+        await site.engine.handle("order", key).result(20)
+        shown = (await client.get(made.headers["location"])).json()
+        whole = await client.get(shown["result"]["href"])
+        return shown["key"], whole.json()["result"]["decision"]
+
+    assert run(story) == (key, "x" * 9000)

@@ -29,9 +29,13 @@ many = Process(
 )
 
 
+def loan(version, *names):
+    return Process("loan", version=version, steps=[Receive(name, "sign") for name in names])
+
+
 @pytest.fixture(scope="module")
 def stage():
-    with staged(workflows=[*dialects.ALL, many]) as found:
+    with staged(workflows=[*dialects.ALL, many, loan("1.0.0", "sign"), loan("2.0.0", "signed", "archive")]) as found:
         found.runner.run(filled(found.site))
         yield found
 
@@ -67,13 +71,45 @@ def test_an_activation_tells_before_what_becomes_of_live_instances(stage):
     assert [each["active"] for each in versions if each["version"] == old] == [True]
 
 
+def test_live_instances_migrate_with_a_map_after_the_dry_run_was_shown(stage):
+    async def story(site, page):
+        for key in ("a", "b"):
+            await (await site.engine.start(loan("1.0.0", "sign"), key=key)).until("waiting")
+        await page.goto(f"{site.url}/workflows/loan")
+        await page.locator("tr", has_text="2.0.0").locator("text=Migrate…").click()
+        dry = page.locator("#dry li")
+        await dry.first.wait_for()
+        without = await dry.all_inner_texts()
+        await page.evaluate(AXE_SCRIPT)
+        against = await page.evaluate(AXE, {})
+        await page.fill("#d-map", '{"sign": "signed"}')
+        await page.locator("#dry li", has_text="2 instances").wait_for()
+        command = await page.inner_text("dialog .cmd:not(.http) code >> nth=0")
+        await page.click("dialog button[type=submit]")
+        await page.locator("dialog").wait_for(state="detached")
+        summary = await site.engine.handle("loan", "a").summary()
+        return without, against, command, summary.version, await page.locator("text=Migrate…").count()
+
+    without, against, command, version, buttons = stage.tell(story)
+
+    assert without[0] == "0 instances would go on under 2.0.0."
+    assert without[1:] == [f"loan/{key} stays: sign: version 2.0.0 has no step sign" for key in ("b", "a")]
+    assert not against
+    assert command.endswith("perdure processes migrate loan 2.0.0 --map sign=signed")
+    assert version.startswith("2.0.0+") and buttons == 1, "only back to the other version"
+
+
 def test_two_versions_are_compared_line_by_line_and_the_address_keeps_it(stage):
     async def story(site, page):
         client = await site.login("ann")
         for n in (1, 2):
             text = dialects.RESTOCK_TWO.replace("restock-two", "compared").replace("result: 2", f"result: {n}")
             assert (await client.post(f"{API}/workflows", json={"text": text})).status_code == 200
+        listed = (await client.get(f"{API}/workflows?oldest=true")).json()["items"]
+        active = [v for each in listed if each["name"] == "compared" for v in each["versions"] if v["active"]]
         await page.goto(f"{site.url}/workflows/compared")
+        newest = await page.locator(".ledger tbody tr:has(.ver)").first.inner_text()
+        assert active[0]["version"] in newest and "active" in newest, newest
         await page.select_option(".sect-head select", index=1)
         await page.wait_for_selector(".l.plus")
         await page.reload()
@@ -158,6 +194,35 @@ def test_the_overlay_of_a_drawing_changes_in_place(stage):
     before, same = stage.tell(story)
 
     assert ("done" in before, same) == (False, True)
+
+
+def test_a_node_of_a_graph_is_told_beside_its_drawing(stage):
+    """Its budget, its trust, what was denied it and at which stage, what it says, and whom it asks."""
+
+    async def story(site, page):
+        dialects.heard.clear()
+        await site.engine.start("careful", key="c-1", input="x")
+        await page.goto(f"{site.url}/instances/careful/c-1")
+        await page.wait_for_selector("[data-location=try].failed >> text=1 denied")
+        aside = page.locator("aside.card")
+        await page.click("[data-location=try]")
+        await aside.locator("td >> text=a permit denies publish").wait_for()
+        tried, url = await aside.inner_text(), page.url
+        await page.click("[data-location=talk]")
+        await aside.locator("text=a thought").wait_for()
+        talks, heading = await aside.inner_text(), await page.inner_text(".nodes h2:text('Denied') + .muted")
+        dialects.heard.set()
+        await page.goto(f"{site.url}/instances/article/heat-pumps?at=ship")
+        await aside.locator("text=Open the task").click()
+        await page.wait_for_selector("h1 >> text=May ship use publish?")
+        return tried, url, talks, heading
+
+    tried, url, talks, heading = stage.tell(story)
+
+    assert "at=try" in url and "view=tree" not in url
+    assert "of 5 calls" in tried and "permit\tpublish\ta permit denies publish" in tried
+    assert "quarantined" in talks
+    assert heading == "1 at permit"
 
 
 def test_groups_of_a_large_drawing_are_folded_until_they_are_opened(stage):
@@ -532,9 +597,12 @@ def test_the_database_is_examined_by_a_button(stage):
         await page.goto(f"{site.url}/fleet")
         await page.click("text=Examine")
         await page.wait_for_selector("text=Nothing is wrong.")
-        return await page.inner_text("main")
+        gap = await page.evaluate("getComputedStyle(document.querySelector('.cols.two')).columnGap")
+        return await page.inner_text("main"), gap
 
-    text = stage.tell(story)
+    text, gap = stage.tell(story)
+
+    assert gap == "24px", "the columns of two sections"
 
     assert "Every live instance has its code on some engine." in text
     assert "perdure 0." in text

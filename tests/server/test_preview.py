@@ -2,10 +2,12 @@
 
 import perdure
 from perdure.access.model import Grant
-from perdure.kernel.events import Address
+from perdure.kernel.entry import event_of
+from perdure.kernel.events import Address, Migrated, asked_of
+from perdure.processes import Complete, Process, Receive
 from perdure.server.api import definitions
 from perdure.views import survey
-from tests.server.site import VIEWER, run
+from tests.server.site import ALL, VIEWER, run
 from tests.server.test_definitions import PLAYBOOK
 from tests.server.test_each_verb import patience
 
@@ -218,3 +220,79 @@ def test_a_start_over_http_is_refused_for_what_is_missing_here():
     assert kept.status_code == 200, kept.text
     assert (started.status_code, "there is no secret" in started.json()["detail"]) == (422, True), started.text
     assert head is None
+
+
+def loan(version, *names):
+    steps = [Receive(name, name if name != "signed" else "sign") for name in names]
+    return Process("loan", version=version, steps=[*steps, Complete(version)])
+
+
+def test_live_instances_migrate_by_a_map_after_a_dry_run_and_what_does_not_fit_stays():
+    async def story(site):
+        author, operator = await site.key(Grant("author")), await site.key(Grant("operator"))
+        for key in ("a", "b", "c"):
+            await (await site.engine.start(loan("1.0.0", "ask", "sign"), key=key)).until("waiting")
+        await site.engine.handle("loan", "a").send("ask")
+        on, to = f"{API}/workflows/loan/-/migrate", {"to": "2.0.0", "map": {"sign": "signed"}}
+        dry = await author.post(on, json={**to, "dry_run": True})
+        await site.engine.handle("loan", "b").send("ask")
+        stale = await author.post(on, json={**to, "plan": dry.json()["plan"]})
+        again = await author.post(on, json={**to, "dry_run": True})
+        plan = {**to, "plan": again.json()["plan"]}
+        once = {"idempotency-key": "m-1", "x-reason": "the bank signs"}
+        done = [await author.post(on, json=plan, headers=once) for _ in range(2)]
+        (row, *_) = (await site.engine.queries.history((await site.engine.queries.head(Address("loan", "a"))).id))[::-1]
+        refused = [
+            await author.post(on, json=to),
+            await author.post(on, json={"to": "3.0.0"}),
+            await author.post(f"{API}/workflows/order/-/migrate", json={"to": "2"}),
+            await author.post(on, json={**to, "keys": ["lost"]}),
+            await operator.post(on, json=to),
+        ]
+        shown = (await author.get(f"{API}/workflows/loan")).json()["versions"]
+        await site.engine.handle("loan", "a").send("sign")
+        return (
+            dry,
+            stale,
+            again,
+            done,
+            event_of(row.body),
+            refused,
+            shown,
+            await site.engine.handle("loan", "a").result(),
+        )
+
+    versions = [loan("1.0.0", "ask", "sign"), loan("2.0.0", "first", "signed")]
+    dry, stale, again, done, event, refused, shown, result = run(story, workflows=[*ALL, *versions])
+
+    assert (dry.json()["migrated"], [each["id"] for each in dry.json()["left"]]) == (["loan/a"], ["loan/c", "loan/b"])
+    assert (stale.status_code, stale.json()["code"]) == (409, "selection-changed"), "another instance fits by now"
+    assert again.json()["migrated"] == ["loan/b", "loan/a"]
+    assert [each.status_code for each in done] == [200, 200], done[0].text
+    assert (
+        done[0].json()
+        == done[1].json()
+        == {
+            "name": "loan",
+            "version": "2.0.0",
+            "migrated": ["loan/b", "loan/a"],
+            "left": [{"id": "loan/c", "why": "ask: version 2.0.0 has no step ask"}],
+            "more": 0,
+        }
+    )
+    said = asked_of(event)
+    assert isinstance(event, Migrated) and said is not None and said.by is not None
+    assert (event.renamed, said.reason) == ({"sign": "signed"}, "the bank signs")
+    codes = [(each.status_code, each.json()["code"]) for each in refused]
+    assert codes == [
+        (409, "does-not-fit"),
+        (404, "unknown-version"),
+        (404, "unknown-workflow"),
+        (404, "not-found"),
+        (403, "forbidden"),
+    ]
+    assert {each["version"].partition("+")[0]: each["counts"].get("waiting", 0) for each in shown} == {
+        "1.0.0": 1,
+        "2.0.0": 2,
+    }
+    assert result == "2.0.0"

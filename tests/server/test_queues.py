@@ -5,7 +5,7 @@ import asyncio
 import perdure
 from perdure.access.model import Grant
 from perdure.app.workers import opened
-from tests.server.site import ALL, VIEWER, site
+from tests.server.site import ALL, VIEWER, run, site
 
 
 @perdure.step(executor="images")
@@ -85,3 +85,38 @@ def test_a_queue_is_paged_and_says_which_worker_has_what(postgres):
     ]
     assert [each.json().get("items") for each in hidden] == [[], [], None, None]
     assert hidden[2].json()["detail"].replace("images", "none") == hidden[3].json()["detail"]
+
+
+GO = asyncio.Event()
+
+
+@perdure.step(executor="images")
+async def held(name: str) -> str:
+    if name == "last":
+        await GO.wait()
+    return name
+
+
+@perdure.flow
+async def album(ctx, name: str = ""):
+    return await ctx.step("held", held, name)
+
+
+def test_a_queue_tells_how_many_jobs_ended_in_the_last_minute():
+    async def story(site):
+        client, other = await site.key(VIEWER), await site.key(Grant("viewer", ("album",)), actor="x")
+        for name in ("a", "b", "c"):
+            await (await site.engine.start("album", key=name, name=name)).result(60)
+        last = await site.engine.start("album", key="last", name="last")
+        async for _ in site.engine.changes():
+            if (await client.get("/api/v1/queues")).json()["items"]:
+                break
+        told = [(await each.get("/api/v1/queues/images")).json() for each in (client, other)]
+        GO.set()
+        await last.result(60)
+        return told
+
+    told, hidden = run(story, workflows=[album], queues={"images": 2})
+
+    assert (told["depth"], told["per_minute"]) == (1, 3)
+    assert hidden["per_minute"] is None

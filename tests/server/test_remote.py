@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
+from click.testing import CliRunner
 
+from perdure.cli import cli
 from perdure.cli.console import Console
 from tests.server.site import OPERATOR, VIEWER, run
 
@@ -25,12 +24,10 @@ READS = [
 
 
 async def perdure(*words, token="", **env):
-    def done():
-        given = {**os.environ, "PERDURE_TOKEN": token, **env}
-        command = [sys.executable, "-m", "perdure", *words, "--json"]
-        return subprocess.run(command, capture_output=True, text=True, env=given, check=False)
-
-    return await asyncio.to_thread(done)
+    given = {"PERDURE_TOKEN": token, **env}
+    result = await asyncio.to_thread(CliRunner().invoke, cli, [*words, "--json"], prog_name="perdure", env=given)
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    return result
 
 
 def key_of(client):
@@ -58,7 +55,7 @@ def test_cli_and_http_give_one_document(tmp_path):
         return found
 
     for words, here, there in run(story, url=database):
-        assert here.returncode == there.returncode, (words, there.stdout, there.stderr)
+        assert here.exit_code == there.exit_code, (words, there.stdout, there.stderr)
         told, asked = json.loads(here.stdout), json.loads(there.stdout)
         if words[0] == "why":  # sentences say how long it waits
             todo = asked["reasons"][0]["todo"]
@@ -80,7 +77,7 @@ def test_a_change_goes_through_the_server_and_names_the_actor_of_the_key():
 
     sent, started, asked = run(story)
 
-    assert (sent.returncode, started.returncode) == (0, 0), sent.stderr + started.stderr
+    assert (sent.exit_code, started.exit_code) == (0, 0), sent.stderr + started.stderr
     assert json.loads(sent.stdout) == {"id": "order/o-1", "sent": "decision"}
     assert "crm" in {each["by"] for each in asked.values()}
 
@@ -107,7 +104,7 @@ def test_refusals_of_a_server_are_those_of_a_database(words, role, exit, tmp_pat
 
     done, here = run(story, url=database)
 
-    assert done.returncode == exit, done.stdout + done.stderr
+    assert done.exit_code == exit, done.stdout + done.stderr
     assert here is None or here.stdout == done.stdout
     assert role or "it is wrong, expired or revoked" in done.stdout
 
@@ -130,7 +127,7 @@ def test_refusals_of_a_server_are_those_of_a_database(words, role, exit, tmp_pat
 def test_what_is_missing_or_given_twice_is_told(words, env, says):
     done = asyncio.run(perdure(*words, **{"PERDURE_DB": "", "PERDURE_SERVER": "", **env}))
 
-    assert done.returncode == {"none.db": 6, "doctor": 0}.get(words[-1], 2)
+    assert done.exit_code == {"none.db": 6, "doctor": 0}.get(words[-1], 2)
     assert says in done.stdout + done.stderr
 
 

@@ -6,6 +6,7 @@ import threading
 
 import perdure
 from perdure.access.model import Grant
+from perdure.server.feed import Feed
 from tests.server.site import ALL, VIEWER, run
 
 API = "/api/v1"
@@ -293,3 +294,46 @@ def test_a_stream_that_is_cut_between_the_events_of_one_entry_loses_none_of_them
     for place, tail in enumerate(tails):
         assert all(each in tail for each in whole[place + 1 :])
     assert tails[-1] == []
+
+
+class Held:
+    """A client whose database answers `heights` when it is let."""
+
+    def __init__(self, client):
+        self.queries, self.changes, self._heights, self.let = (
+            self,
+            client.changes,
+            client.queries.heights,
+            asyncio.Event(),
+        )
+
+    async def heights(self):
+        await self.let.wait()
+        return await self._heights()
+
+
+def test_a_reader_that_comes_as_the_last_one_goes_begins_where_the_journal_ends():
+    async def story(site):
+        held = Held(site.engine)
+        held.let.set()
+        feed = Feed(held)
+        first = await feed.join()
+        held.let.clear()
+        feed.leave(first)  # the task of the feed ends some turns later
+        joining = asyncio.ensure_future(feed.join())
+        await site.engine.start("order", key="o")
+        early = joining.done()
+        joining.cancel()
+        await asyncio.wait([joining])
+        held.let.set()
+        again = await feed.join()
+        found = dict(feed.position)
+        feed.leave(again)
+        left = len(feed._watchers)
+        await feed.close()
+        return early, left, found, await site.engine.queries.heights()
+
+    early, left, found, heights = run(story)
+
+    assert (early, left) == (False, 0)
+    assert found == heights

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import itertools
 import os
 import re
 import shlex
@@ -323,6 +324,11 @@ def test_a_long_journal_scrolls_and_keeps_600_elements(stage):
         await handle.result(300)
         await page.goto(f"{site.url}/instances/counting/c")
         await page.wait_for_selector(".tall tbody tr")
+        last = await page.inner_text(".travel .what")
+        marks = await page.eval_on_selector_all(
+            ".ticks line", "(all) => all.map((each) => parseFloat(each.x1.baseVal.valueAsString))"
+        )
+        key = await page.inner_text("[aria-label='Key to the timeline']")
         await page.click(f'[role=treegrid] [title="{min(ENTRIES, 10_000)} times"]')
         await page.wait_for_selector("[role=treegrid] [data-n='20']")
         await page.evaluate("document.querySelectorAll('.tall')[0].scrollTop = 60000")
@@ -331,9 +337,14 @@ def test_a_long_journal_scrolls_and_keeps_600_elements(stage):
         await page.wait_for_selector("td.marg >> text=/^2[0-9]{3}$/")
         await page.click("text=Compact")
         await page.wait_for_selector("text=opened")
-        return await page.locator("tr, [role=row]").count()
+        return await page.locator("tr, [role=row]").count(), last, marks, key
 
-    assert stage.tell(story, seconds=600 if LONG else 180) <= 600
+    rows, last, marks, key = stage.tell(story, seconds=600 if LONG else 180)
+
+    assert rows <= 600
+    assert last.endswith("→ completed") and f"count#{ENTRIES}" in last
+    assert max(marks) > 98 and max(b - a for a, b in itertools.pairwise(sorted(marks))) < 2, "of all entries, evenly"
+    assert "done" in key and "failed attempt" not in key, "what the timeline shows"
 
 
 def test_states_are_shown_empty_error_and_not_live(stage):
@@ -425,6 +436,33 @@ def test_a_playbook_goes_on_when_its_ctx_is_patched_by_the_button_of_its_sentenc
 
     assert command.startswith("perdure playbooks patch restock/tuesday budget=true")
     assert result == "done"
+
+
+def test_a_playbook_is_paused_and_resumed_by_its_buttons_and_no_other_dialect_has_them(stage):
+    async def story(site, page):
+        await (await site.engine.start_plain("restock", {}, key="friday")).until("waiting")
+        await page.goto(f"{site.url}/instances/order/o-1")
+        await page.wait_for_selector(".acts .btns button")
+        others = await page.locator(".acts button").all_inner_texts()
+        await page.goto(f"{site.url}/instances/restock/friday")
+        await page.click(".acts >> text=Pause…")
+        await page.fill("#d-reason", "stock-taking")
+        command = await page.inner_text("dialog .cmd:not(.http) code")
+        await page.click("dialog button[type=submit]")
+        reason = page.locator(".why-list .say", has_text="It was paused by ann")
+        await reason.wait_for()
+        told, buttons = await reason.inner_text(), await page.locator(".acts button").all_inner_texts()
+        await page.click(".why-list .do button >> text=Resume…")
+        await page.click("dialog button[type=submit]")
+        await page.locator(".acts >> text=Pause…").wait_for()
+        return others, command, told, buttons, await site.engine.handle("restock", "friday").read("paused")
+
+    others, command, told, buttons, paused = stage.tell(story)
+
+    assert not {"Pause…", "Resume…"} & set(others)
+    assert command == "perdure pause restock/friday --reason stock-taking"
+    assert "(stock-taking): what runs goes on to its end, and nothing else begins." in told
+    assert ("Resume…" in buttons, "Pause…" in buttons, paused) == (True, False, None)
 
 
 def test_four_eyes_is_explained_and_enforced(stage):
@@ -743,6 +781,9 @@ def test_every_entry_is_in_a_compact_row(stage):
         await handle.tag("shop", "a")
         await handle.send("decision", "yes")
         await handle.result()
+        await page.goto(f"{site.url}/instances/secret_plan/s-1")
+        await page.wait_for_selector(".tall tbody tr")
+        assert await page.locator(".travel").count() == 0, "it has one entry: there is no other to travel to"
         await page.goto(f"{site.url}/instances/order/told-briefly?journal=compact")
         await page.wait_for_selector("text=the instance itself")
         return await page.locator("[aria-label='Operations, a row each'] td.mono").all_inner_texts()
@@ -779,6 +820,7 @@ def test_figures_of_the_dashboard_lead_to_their_lists_and_zeroes_to_none(stage):
         rest = [text.split("\n")[:2] for text in await page.locator(".totals > div").all_inner_texts()]
         spark = await page.get_attribute("tr:has-text('broken') svg.spark", "aria-label")
         figure = await page.inner_text(".totals a:has-text('failed') .fig")
+        assert await page.inner_text("#h-rates") == "Per minute, last hour", "before that there was nothing"
         await page.click(".totals a >> text=failed")
         await page.wait_for_selector(f"text=/^{figure} match/")
         return links, rest, spark, await page.inner_text(".chips")
@@ -808,18 +850,26 @@ def test_a_list_is_narrowed_by_facets_by_not_and_by_a_filter_of_its_parts(stage)
         await page.wait_for_selector("text=/^1 match/")
         why = await page.inner_text(".inst td.why")
         chips = [text.split("\n")[0] for text in await page.locator(".chip .k").all_inner_texts()]
+        rows = page.locator(".facet .row:has-text('waiting') .n, .facet .row:has-text('failed') .n")
+        await page.goto(f"{site.url}/instances?q=workflow:brok*")
+        await page.wait_for_selector("text=/^[0-9]+ match/")
+        like = await rows.all_inner_texts()
+        await page.goto(f"{site.url}/instances?q=-workflow:brok*")
+        await page.wait_for_selector("text=/^[0-9]+ match/")
+        unlike = await rows.all_inner_texts()
         await page.goto(f"{site.url}/instances?q=status:waiting")
         await page.click("summary >> text=Order")
         await page.click("text=last changed first")
         await page.wait_for_url("**order=-changed*")
         await page.wait_for_selector("th[aria-sort=descending] >> text=changed")
-        return why, chips, await page.locator("th.c-t[aria-sort=none]").count()
+        return why, chips, like, unlike, await page.locator("th.c-t[aria-sort=none]").count()
 
-    why, chips, others = stage.tell(story)
+    why, chips, like, unlike, others = stage.tell(story)
 
     assert why.startswith("for a message decision")
     assert chips == ["workflow is", "waits for is", "status is not", "tag note is"]
     assert others == 1
+    assert (like[0] == "0", like[1] != "0", unlike[0] != "0", unlike[1] == "0") == (True,) * 4, (like, unlike)
 
 
 def test_an_instance_names_its_parents_and_marks_names_as_code(stage):

@@ -185,6 +185,28 @@ def test_withheld_values_are_nowhere(role):
     assert {answer.status_code for (name, _), answer in withheld.items() if name == "verb export"} == {403}
 
 
+def test_the_mailbox_tells_its_messages_within_the_limits_of_values():
+    async def story(site):
+        handle = await site.engine.start_plain("talking", {"what": "it"}, key="t-1")
+        bodies = ({"what": SECRET, "card": {"number": "4111"}}, "x" * 20_000)
+        for body in bodies:
+            await handle.send("again", body)
+        before = await site.key(Grant("viewer", values=False), actor="vic"), await site.key(ADMIN)
+        at = f"{API}/instances/talking/t-1"
+        found = [(each, values) for each in before for values in ({}, {"values": "whole"})]
+        told = [(await each.get(at, params=values)).json()["mailbox"] for each, values in found]
+        await handle.ask("decision", None, timeout=60)
+        return told, (await before[1].get(at)).json()["mailbox"]
+
+    (*hidden, cut, whole), after = run(story, workflows=[talking], redact=("/card/number",))
+
+    assert [mail["body"] for mailbox in hidden for mail in mailbox] == [{"$withheld": True}] * 4
+    assert [(mail["event"], mail["name"], mail["recorded"]) for mail in cut] == [("message", "again", True)] * 2
+    assert cut[0]["body"] == {"what": SECRET, "card": {"number": REDACTED}} and cut[1]["body"]["bytes"] > 20_000
+    assert whole[1]["body"] == "x" * 20_000
+    assert after == []  # it received the first, and has completed
+
+
 def test_who_has_to_do_a_task_sees_what_it_is_about():
     async def story(site):
         await begun(site)

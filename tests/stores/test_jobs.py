@@ -46,7 +46,7 @@ class Place:
         self._seq += 1
         batch.journal = [entry(self._seq, 1)]
         batch.jobs_opened = {row.intent: row for row in opened}
-        batch.jobs_closed = closed or []
+        batch.jobs_closed = dict.fromkeys(closed or [], "images")
         batch.inbox_removed = removed or []
         await asked(lambda done: self.store.commit(batch, done))
 

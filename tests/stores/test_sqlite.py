@@ -32,6 +32,7 @@ from perdure.errors import (
 from perdure.kernel.batch import Batch
 from perdure.kernel.events import Address
 from perdure.kernel.rows import Loaded, StoredInstance
+from perdure.ports.shards import Figures
 from perdure.ports.store import Filter, Posted
 from perdure.stores.answers import now
 from perdure.stores.sqlite import SqliteStore
@@ -696,3 +697,40 @@ async def test_after_its_engine_was_closed_a_handle_says_so(path):
 
     with pytest.raises(perdure.EngineClosed):
         await handle.status()
+
+
+def test_another_process_hears_what_the_engine_measures(tmp_path):
+    path = tmp_path / "engine.db"
+    store = SqliteStore(path)
+    store.acquire("the engine", lambda lease: None)
+    store.measure(lambda: Figures(0.25, 0.5, {"images": (1, 2, 3)}))
+    with closing(SqliteStore.open_client(path)) as other:
+        before = ask(other.shards())
+
+        store.commit(batch(journal=[entry(1, 1)], heads=[head(1)]), lambda error: None)
+        heard = ask(other.shards())
+        store.release()
+        left = ask(other.shards())
+    store.close()
+
+    assert before[0].figures == Figures()
+    assert heard[0].figures == Figures(0.25, 0.5, {"images": (1, 2, 3)})
+    assert left[0].figures == Figures()
+
+
+def test_figures_are_written_about_once_a_second_and_not_with_each_commit(tmp_path):
+    told = []
+
+    def figures() -> Figures:
+        told.append(1)
+        return Figures()
+
+    store = SqliteStore(tmp_path / "engine.db")
+    store.acquire("the engine", lambda lease: None)
+    store.measure(figures)
+
+    for seq in range(1, 51):
+        store.commit(batch(journal=[entry(seq, 1)], heads=[head(1)] if seq == 1 else []), lambda error: None)
+    store.close()
+
+    assert 1 <= len(told) < 50

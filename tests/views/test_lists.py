@@ -116,8 +116,10 @@ def test_an_index_is_asked_for_each_choice_of_values():
     ],
 )
 def test_what_is_no_filter_is_refused_with_advice(text, says):
-    with pytest.raises(BadFilter, match=says.replace("?", r"\?")):
+    with pytest.raises(BadFilter, match=says.replace("?", r"\?")) as refused:
         parse(text)
+
+    assert refused.value.where == f"character {text.index(chr(39)) + 1 if chr(39) in text else 1}"
 
 
 def test_rates_count_starts_ends_and_failures_by_their_time():
@@ -128,15 +130,17 @@ def test_rates_count_starts_ends_and_failures_by_their_time():
             failing = await engine.start(order, n=7, key="fails")
             await failing.until("failed", 10)
             now = datetime.now(UTC)
-            found = await rates(engine.queries, seen, now, seconds=3600, stretches=2)
-            later = await rates(engine.queries, seen, now + timedelta(hours=1), seconds=3600, stretches=2)
-            return found, later
+            found = await rates(engine.queries, seen, now, scales=(3600,), stretches=2)
+            later = await rates(engine.queries, seen, now + timedelta(hours=1), scales=(3600,), stretches=2)
+            lengths = [(await rates(engine.queries, seen, now + timedelta(hours=h))).seconds for h in (0, 3, 20, 30)]
+            return found, later, lengths
 
-    found, later = asyncio.run(main())
+    found, later, lengths = asyncio.run(main())
 
     assert (sum(found.starts), sum(found.ends), sum(found.failures)) == (3, 2, 1)
     assert found.starts[1] == 3 and later.starts[0] == 3
     assert not found.partial
+    assert lengths == [25, 150, 600, 25]  # an hour, six, a day: the shortest that has all; nothing has happened since
 
 
 def test_a_search_without_an_index_ends_in_its_budget_and_goes_on(monkeypatch):

@@ -78,6 +78,7 @@ class Engine(Client):
         self.processes = Definitions(connection, "process", self._added, restore.judge)
         self.playbooks = Definitions(connection, "playbook", self._added, restore.judge)
         self.processes.make_schema = SCHEMAS["process"]
+        self.processes.code = self.playbooks.code = self.code
         self.follower = DefinitionFollower(connection.queries, workflows, self._add)
         self.hurry = asyncio.Event()
         """Set it to end the drain of a close at once: what still runs is parked, and loses no attempt."""

@@ -153,7 +153,13 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
 
     def cell_hash(self, name: str) -> str:
         """Of a cell, its schemas, its effects, and all that those refer to; not of the code of its reducer."""
-        cell = self.cells[name]
+        return self._cell_hashes[name]
+
+    @cached_property
+    def _cell_hashes(self) -> Mapping[str, str]:
+        return {name: self._cell_hash(name, cell) for name, cell in self.cells.items()}
+
+    def _cell_hash(self, name: str, cell: CellDef) -> str:
         given = cell.data() | {
             "state": schema_hash(cell.state, self.known_schemas),
             "event": schema_hash(cell.event, self.known_schemas),

@@ -9,6 +9,7 @@ shadow run found is computed elsewhere and comes in as a report; here it is only
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
@@ -135,8 +136,9 @@ def _patched(manifest: Manifest, patch: Any) -> Manifest:
     return result
 
 
+@lru_cache(maxsize=16)
 def read_manifest(data: bytes) -> Manifest:
-    """A whole manifest that is to be applied at once."""
+    """A whole manifest that is to be applied at once. A replay reads the same ones again."""
     try:
         manifest = read(decode(data))
         check(manifest)

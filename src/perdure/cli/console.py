@@ -177,7 +177,7 @@ def _with_console(function: Callable[..., None]) -> Callable[..., None]:
 
 
 ASKED: Final = (
-    *("start", "send", "cancel", "wake", "retry", "rewind", "fork", "settle", "tag"),
+    *("start", "send", "cancel", "wake", "pause", "resume", "retry", "rewind", "fork", "settle", "tag"),
     *("ls", "show", "history", "why", "diff", "export"),
     *("bulk start", "bulk ls", "bulk show", "bulk cancel"),
 )

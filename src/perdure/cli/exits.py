@@ -56,6 +56,7 @@ _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
     (errors.RuleRefused, Exit.CONFLICT),
     (errors.StalePatch, Exit.CONFLICT),
     (errors.StillRunning, Exit.CONFLICT),
+    (errors.DoesNotFit, Exit.CONFLICT),
     (errors.VersionConflict, Exit.CONFLICT),
     (errors.TaskRefused, Exit.CONFLICT),
     (errors.EngineRunning, Exit.CONFLICT),

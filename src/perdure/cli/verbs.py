@@ -10,7 +10,9 @@ from perdure.dialect_commands.table import DIALECT_GROUPS
 from perdure.ports.commands import CommandRow
 
 MODULES: Final = {
-    **dict.fromkeys(("start", "send", "cancel", "wake", "retry", "rewind", "fork", "settle", "tag"), "act"),
+    **dict.fromkeys(
+        ("start", "send", "cancel", "wake", "pause", "resume", "retry", "rewind", "fork", "settle", "tag"), "act"
+    ),
     **dict.fromkeys(("ls", "show", "history", "why", "diff", "export"), "read"),
     **dict.fromkeys(("check", "replay"), "code"),
     **dict.fromkeys(("db", "copy", "doctor"), "database"),
@@ -106,6 +108,12 @@ VERBS: Final = {
             "perdure cancel order/o-17 --reason 'ordered twice' --db shop.db",
         ),
         CommandRow("wake", "End the sleep of an instance.", "perdure wake order/o-17 --db shop.db"),
+        CommandRow(
+            "pause",
+            "Stop what would begin in an instance of a playbook.",
+            "perdure pause monday --reason 'the bank is down' --db shop.db",
+        ),
+        CommandRow("resume", "Let an instance of a playbook go on.", "perdure resume monday --db shop.db"),
         CommandRow("retry", "Let a stuck or failed instance try again.", "perdure retry order/o-17 --db shop.db"),
         CommandRow("rewind", "Let an instance go back.", "perdure rewind order/o-17 charge --db shop.db"),
         CommandRow(

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import msgspec
 
 from perdure.app.definitions import restored_one
 from perdure.app.ours import load_process
 from perdure.cli.commands.code import tell_preview
 from perdure.cli.console import Console, define
-from perdure.cli.exits import Stopped
+from perdure.cli.exits import Exit, Stopped
 from perdure.cli.load import load
 from perdure.cli.text import ago, joined, style, table
 from perdure.definitions.model import Register
-from perdure.errors import CallerError
+from perdure.errors import CallerError, DoesNotFit
 from perdure.expressions.functions import described
 from perdure.kernel.asked import Actor
 from perdure.kernel.moment import when
@@ -25,7 +26,8 @@ from perdure.kernel.rows import StoredInstance
 from perdure.kernel.workflows import Workflows
 from perdure.processes.model import json_schema
 from perdure.runtime.client import Client
-from perdure.runtime.state import draw_instance
+from perdure.runtime.migration import Migration
+from perdure.runtime.state import draw_instance, version_in
 from perdure.views.find import find_started
 
 T = TypeVar("T")
@@ -161,6 +163,45 @@ def activate(console: Console, name: str, version: str, dry_run: bool, person: s
     console.answer({"name": name, "active": version}, f"new instances of {name} run on {version}")
 
 
+@define("processes migrate")
+@click.argument("name")
+@click.argument("version")
+@click.option("--key", "keys", metavar="KEY", multiple=True, help="Only this instance; may be repeated.")
+@click.option("--map", "renamed", metavar="OLD=NEW", multiple=True, help="The new location of a step, by the old one.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would happen.")
+@click.option("--as", "person", metavar="ID", envvar="PERDURE_ACTOR", show_envvar=True, help="Who acts.")
+@click.option("--reason", metavar="TEXT", default="", help="Why; it is recorded.")
+def migrate(  # noqa: PLR0917
+    console: Console,
+    name: str,
+    version: str,
+    keys: tuple[str, ...],
+    renamed: tuple[str, ...],
+    dry_run: bool,
+    person: str | None,
+    reason: str,
+) -> None:
+    """All that an instance stands at must be in that version, of the same kind. What does not fit is left alone."""
+    wrong = [each for each in renamed if not all(each.partition("="))]
+    if wrong:
+        raise Stopped(f"{wrong[0]!r} is no OLD=NEW")
+    names = dict([(old, new) for old, _, new in (each.partition("=") for each in renamed)])
+    actor = None if person is None else Actor(person)
+
+    async def migrate(client: Client) -> Migration:
+        asked = client.processes.migrate
+        return await asked(name, to=version, keys=keys or None, map=names, dry_run=dry_run, by=actor, reason=reason)
+
+    found = console.ask(migrate) if dry_run else console.act(migrate)
+    verb = "would migrate to" if dry_run else "migrated to"
+    many = len(found.migrated)
+    told = [f"{many} {'instance' if many == 1 else 'instances'} of {name} {verb} {found.version}"]
+    told += [f"{each.id} stays: {each.why}" for each in found.left]
+    console.answer({"dry_run": dry_run, **msgspec.to_builtins(found)}, joined(told))
+    if found.left and not found.migrated:
+        raise Stopped(f"no instance of {name} fits {found.version}", Exit.CONFLICT, kind=DoesNotFit.__name__)
+
+
 @define("processes export")
 @click.argument("name")
 @click.option("--version", default="", metavar="TEXT", help="Of this version, not of the active one.")
@@ -197,9 +238,11 @@ def draw(  # noqa: PLR0917
             if "/" not in target:
                 return str((await _kept(client, target, version)).draw(form, direction))
             _, head = await find_started(client, target)
-            process = await _kept(client, head.workflow, head.version.partition("+")[0])
             rows = [row for row in await client.queries.history(head.id) if at is None or row.seq <= at]
             record = StoredInstance(head, None, tuple(rows)) if rows else None
+            process = await _kept(
+                client, head.workflow, (version_in(record) if record else head.version).partition("+")[0]
+            )
             return draw_instance(Workflows([process]), record, form, direction)
 
         picture = console.ask(read)

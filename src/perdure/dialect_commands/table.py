@@ -54,6 +54,11 @@ DIALECT_GROUPS: Final = (
                 "perdure processes activate purchase 1.1.0 --as ann --db shop.db",
             ),
             CommandRow(
+                "processes migrate",
+                "Let live instances go on under another version.",
+                "perdure processes migrate purchase 1.1.0 --map approve=sign --dry-run --db shop.db",
+            ),
+            CommandRow(
                 "processes export",
                 "Write a definition as JSON, YAML or Python.",
                 "perdure processes export purchase --format yaml --db shop.db",

@@ -253,6 +253,13 @@ class VersionConflict(CallerError):
     """
 
 
+class DoesNotFit(CallerError):
+    """An instance stands where the version that it was to migrate to has nothing of the kind. It was left alone.
+
+    The text names each location. Name the location of the other version: `map={"old": "new"}`.
+    """
+
+
 class UnknownLocation(CallerError):
     """The instance has nothing at this location that could be woken or settled. The text says what it has."""
 

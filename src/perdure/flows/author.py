@@ -286,6 +286,11 @@ class Flow(Generic[P, R]):
 
         return FlowMachine(self, address, snapshot)
 
+    def unread(self, machine: Machine) -> list[tuple[str, Any]]:
+        """The messages that were not received yet, for people."""
+        kept = cast("FlowMachine", machine).mailbox.kept()
+        return [(mail.message.name, decode(mail.message.body)) for mail in kept]
+
     def differs(self, recorded: Decision, current: Decision) -> bool:
         if not same_operations(recorded, current) or recorded.withdraw != current.withdraw:
             return True

@@ -77,6 +77,9 @@ class Mailbox:
                 del self._by_name[mail.message.name]
         return mail
 
+    def kept(self) -> list[Mail]:
+        return list(self._mail.values())
+
     def entries(self) -> list[int]:
         return list(self._mail)
 

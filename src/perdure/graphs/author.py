@@ -24,10 +24,10 @@ from perdure.kernel.policy import Policy
 from perdure.kernel.routing import Subscription
 
 from . import fields
-from .check import Book, Reading, check_graph, warnings_of
+from .check import Book, Reading, check_graph, check_tools, warnings_of
 from .differences import differs, explain
 from .draw import Direction, Format, declared, instance
-from .model import Limits, Model, NodeSpec, Permit
+from .model import TAINTS, Limits, Model, NodeSpec, Permit
 from .reducers import REDUCERS
 from .tools import Tool
 
@@ -67,7 +67,9 @@ class Graph:
     runner: an `async def` (inline) or `def` (in a thread) that is called with a `Node` for each run. runners: others,
     by name, that nodes pick. tools: what runs may use. limits, permits, veto: what the gate says yes and no to. roles:
     who answers the graph's questions. system: text for agents. outputs: nodes whose values are the result (default:
-    those that no node waits for). rest_after: seconds of waiting after which a run leaves memory; None: never.
+    those that no node waits for). rest_after: seconds of waiting after which a run leaves memory; None: never. taint:
+    "strict" asks a person before a run writes that has read what is not trusted. rate: by glob of tools, how many calls
+    may begin in how many seconds; the next one waits.
     """
 
     subscriptions: tuple[Subscription, ...] = ()
@@ -87,6 +89,8 @@ class Graph:
         system: str = "",
         outputs: Iterable[str | Declared] | None = None,
         rest_after: float | timedelta | None = 5,
+        taint: str = "",
+        rate: Mapping[str, tuple[int, float]] | None = None,
         version: str = "1",
     ) -> None:
         self.name = name
@@ -111,6 +115,8 @@ class Graph:
             "system": system,
             "outputs": None if outputs is None else [getattr(each, "name", each) for each in outputs],
             "rest_after": rest_after,
+            "taint": taint,
+            "rate": rate,
         }
         self.outputs = self._given["outputs"]  # None: those that no node waits for
         for each in tools:
@@ -175,7 +181,7 @@ class Graph:
         output, reducer, workflow = found.get("output"), found.get("reducer"), found.get("workflow")
         if output is None:
             found.pop("output", None)
-        elif not isinstance(output, str):
+        elif _is_type(output):
             name = type_name(output)
             self.types[name] = output
             found["output"] = name
@@ -225,7 +231,7 @@ class Graph:
         model = Model(name=self.name, version=self.version, nodes=tuple(nodes), **values)
         check_graph(model, reading)
         _check_functions(self, reading)
-        _check_arguments(self, model, reading)
+        check_tools(model, self.tools, reading)
         return model, tuple(reading.problems)
 
     @property
@@ -287,7 +293,7 @@ class Graph:
         from .machine import GraphMachine
 
         assert isinstance(machine, GraphMachine)
-        return draw(instance(machine.state.nodes), format, direction, title=f"{self.name}/{machine.state.key}")
+        return draw(instance(machine.state), format, direction, title=f"{self.name}/{machine.state.key}")
 
     def read_state(self, machine: Machine) -> Any:
         from .machine import GraphMachine
@@ -381,6 +387,11 @@ def default_outputs(nodes: Iterable[NodeSpec]) -> tuple[str, ...]:
     return tuple([spec.name for spec in nodes if spec.name not in waited])
 
 
+def _is_type(output: Any) -> bool:
+    """Whether an output is a type of Python: a text names one, other data is a problem."""
+    return not isinstance(output, str | bool | int | float | list | tuple | set | Mapping)
+
+
 def type_name(kind: Any) -> str:
     """The one name of a type: that of data, or its JSON Schema."""
     for name, simple in SIMPLE.items():
@@ -404,7 +415,7 @@ def portable(node: Any) -> Any:
     output, workflow = found.get("output"), found.get("workflow")
     if output is None:
         found.pop("output", None)
-    elif not isinstance(output, str):
+    elif _is_type(output):
         found["output"] = type_name(output)
     if workflow is not None and not isinstance(workflow, str):
         found["workflow"] = getattr(workflow, "name", workflow)
@@ -447,26 +458,14 @@ _OPTIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "system": fields.text,
     "outputs": lambda given: None if given is None else fields.texts(given),
     "rest_after": fields.duration,
+    "taint": fields.one_of(*TAINTS),
+    "rate": fields.rate,
 }
 
 
 def _unknown(name: str, known: Collection[str]) -> str:
     there = f"; there are: {', '.join(sorted(known))}{did_you_mean(name, known)}" if known else ""
     return f"unknown workflow {name!r:.80}{there}; register it: workflows=[...]"
-
-
-def _check_arguments(graph: Graph, model: Model, reading: Reading) -> None:
-    """Conditions of permits name arguments that a tool has: another one would never be met."""
-    for number, permit in enumerate(model.permits):
-        tool = graph.tools.get(permit.glob)
-        known = () if tool is None else tuple(tool.schema.get("properties", ()))
-        for path in permit.where if known else ():
-            argument = path.partition(".")[0]
-            if argument not in known:
-                there = f"{', '.join(known)}{did_you_mean(argument, known)}"
-                reading.tell(
-                    f"permits[{number}]", f"{permit.glob} has no argument {argument!r:.80}; there are: {there}"
-                )
 
 
 def _check_functions(graph: Graph, reading: Reading) -> None:

@@ -16,7 +16,8 @@ from perdure.errors import GraphProblem
 
 from . import goals
 from .fields import COMMON, NEEDED, OWN
-from .model import KINDS, NAME, POLICIES, ROLES, TAKEN, Model, NodeSpec, Permit, fits
+from .model import KINDS, NAME, POLICIES, ROLES, TAKEN, Model, NodeSpec, Permit, fits, fits_any
+from .tools import Tool
 
 CONDITIONS: Final = ("equals", "one_of", "min", "max", "matches")
 PROBLEMS_MAX: Final = 200
@@ -235,7 +236,7 @@ class Reading:
             ("output type", spec.output, book.types),
         ):
             if not isinstance(name, str):
-                self.tell(spec.name, f"a {what} is known here by its name, found {name!r:.80}")
+                self.tell(spec.name, f"expected the name of the {what}, found {name!r:.80}")
             elif name and names is not None and name not in names:
                 known = ", ".join(sorted(names)) or "none"
                 self.tell(spec.name, f"unknown {what} {name!r:.80}; there are: {known}{did_you_mean(name, names)}")
@@ -311,6 +312,25 @@ def _check_permit(where: str, permit: Permit, model: Model, reading: Reading) ->
                 reading.tell(where, f"{condition} is a number, found {value!r:.80}")
 
 
+def check_tools(model: Model, tools: Mapping[str, Tool], reading: Reading) -> None:
+    """What permits and strict taint say of tools that the graph has."""
+    for number, permit in enumerate(model.permits):
+        tool = tools.get(permit.glob)
+        known = () if tool is None else tuple(tool.schema.get("properties", ()))
+        for path in permit.where if known else ():
+            argument = path.partition(".")[0]
+            if argument not in known:  # such a condition would never be met
+                there = f"{', '.join(known)}{did_you_mean(argument, known)}"
+                text = f"{permit.glob} has no argument {argument!r:.80}; there are: {there}"
+                reading.tell(f"permits[{number}]", text)
+    for name in tools if model.taint and not model.roles else ():
+        permits = [each for each in model.permits if fits(each.glob, name)]
+        answered = all(each.verdict == "deny" or each.roles or each.users for each in permits)
+        judged = answered and any(not each.where for each in permits)
+        if tools[name].writes and not judged and not fits_any(model.veto, name):
+            reading.tell("taint", f"strict taint asks a person for {name}, and nobody may answer: give roles=[...]")
+
+
 def _is_pattern(value: Any) -> bool:
     import re
 
@@ -333,7 +353,8 @@ def warnings_of(model: Model, tools: Mapping[str, bool]) -> list[GraphProblem]:
             fits(glob, tool) for glob in model.veto
         ):
             found.append(GraphProblem("permits", f"no permit names {tool}, which writes: every node may use it"))
-    for place, globs in (("permits", [each.glob for each in model.permits]), ("veto", model.veto)):
+    by_permit = [each.glob for each in model.permits]
+    for place, globs in (("permits", by_permit), ("veto", model.veto), ("rate", model.rate)):
         for glob in globs:
             if tools and not any(fits(glob, tool) for tool in tools):
                 hint = did_you_mean(glob, tools)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final, Literal
 
 from perdure.drawing import Edge, Graph, Node
@@ -10,6 +12,7 @@ from perdure.drawing.model import State
 
 from .model import Model, NodeSpec
 from .state import NodeState
+from .state import State as GraphState
 
 SHAPES: Final = {"classify": "decision", "tournament": "parallel", "reduce": "join", "child": "subprocess"}
 STATES: Final[dict[str, State]] = {
@@ -26,15 +29,16 @@ Direction = Literal["LR", "TB"]
 
 def declared(model: Model) -> Graph:
     """The definition alone."""
-    return _graph(model.nodes, {})
+    return _graph(model.nodes, {}, {})
 
 
-def instance(nodes: Mapping[str, NodeState]) -> Graph:
-    """All nodes of a running graph, those that were added too, with their outcomes."""
-    return _graph([node.the for node in nodes.values()], nodes)
+def instance(state: GraphState) -> Graph:
+    """All nodes of a running graph, those that were added too, with their outcomes and how much each was denied."""
+    denied = Counter([each["node"] for each in state.denials])
+    return _graph([node.the for node in state.nodes.values()], state.nodes, denied)
 
 
-def _graph(specs: Iterable[NodeSpec], nodes: Mapping[str, NodeState]) -> Graph:
+def _graph(specs: Iterable[NodeSpec], nodes: Mapping[str, NodeState], denied: Mapping[str, int]) -> Graph:
     by_name = {spec.name: spec for spec in specs}
     shapes: list[Node] = []
     edges: list[Edge] = []
@@ -42,7 +46,8 @@ def _graph(specs: Iterable[NodeSpec], nodes: Mapping[str, NodeState]) -> Graph:
     for spec in by_name.values():
         node = nodes.get(spec.name)
         kind = "agent" if spec.kind in ("node", "loop") else SHAPES[spec.kind]
-        shapes.append(_node(spec, kind, node))
+        badge = f"{count} denied" if (count := denied.get(spec.name)) else ""
+        shapes.append(replace(_node(spec, kind, node), badge=badge))
         before = [(name, _label(by_name.get(name), spec, alias), False) for alias, name in spec.after]
         if node is not None and node.controller:
             before = [(node.controller, "", True)]
@@ -74,8 +79,9 @@ def _node(spec: NodeSpec, kind: str, node: NodeState | None) -> Node:
         subtitle = f"{subtitle} at most {spec.max_iters} times".strip()
     elif spec.kind == "child":
         subtitle = spec.workflow
-    if spec.trust == "quarantined":
-        subtitle = f"{subtitle}, quarantined".removeprefix(", ")
+    if spec.trust == "quarantined" or (node is not None and not node.trusted):
+        word = "quarantined" if spec.trust == "quarantined" else "untrusted"
+        subtitle = f"{subtitle}, {word}".removeprefix(", ")
     if node is None:
         return Node(kind, spec.name, spec.name, subtitle)  # type: ignore[arg-type]
     state: State = STATES.get(node.outcome) or ("open" if node.status == "open" else "not reached")

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.codec import encode, to_plain
+from perdure.codec.converters.frame import did_you_mean
 from perdure.errors import PerdureError
 from perdure.kernel.backoff import Backoff
 
@@ -19,6 +20,9 @@ Reader = Callable[[Any], Any]
 
 COUNTED: Final = ("running", "nodes", "depth")
 """Limits that bound a graph; a node has none of them."""
+
+RATED_MAX: Final = 10_000
+"""Calls of one rate: the time of each is kept."""
 
 WHOLE: Final = (*COUNTED, "repeats")
 
@@ -84,7 +88,8 @@ def limits(value: Any) -> Limits:
         return Limits()
     known = Limits.__struct_fields__
     if not isinstance(value, Mapping) or not set(value) <= set(known):
-        raise ValueError(f"limits of {', '.join(known)}")
+        unknown = next((each for each in value if each not in known), None) if isinstance(value, Mapping) else None
+        raise ValueError(f"limits of {', '.join(known)}{did_you_mean(unknown, known)}")
     for name, each in value.items():
         is_whole = name in WHOLE
         if each is None:
@@ -151,6 +156,18 @@ def entrants(value: Any) -> dict[str, str]:
     return by_name(value)
 
 
+def rate(value: Any) -> dict[str, tuple[int, float]]:
+    found = {} if value is None else value
+    if not isinstance(found, Mapping) or not all(
+        isinstance(glob, str) and isinstance(pair, list | tuple) and len(pair) == 2 for glob, pair in found.items()
+    ):
+        raise ValueError("a number of calls and seconds by glob, such as {'search': (5, 60)}")
+    pairs = {glob: (whole(1)(calls), duration(seconds) or 0.0) for glob, (calls, seconds) in found.items()}
+    if any(calls > RATED_MAX or not seconds for calls, seconds in pairs.values()):
+        raise ValueError(f"at most {RATED_MAX:,} calls in a number of seconds")
+    return pairs
+
+
 def plain(value: Any) -> Any:
     try:
         found = to_plain(value)
@@ -176,7 +193,7 @@ COMMON: Final[dict[str, Reader]] = {
     "trust": one_of(*TRUSTS),
     "runner": text,
     "queue": text,
-    "tools": texts,
+    "tools": lambda value: None if value is None else texts(value),
     "veto": texts,
     "output": lambda value: value,
     "repairs": whole(0),

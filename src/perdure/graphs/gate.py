@@ -124,12 +124,14 @@ def use(
     accounts: Iterable[Account],
     wanted: Usage,
     approved: Permit | None = None,
+    tainted: bool = False,
     nth: int = 1,
     repeats: int | None = None,
 ) -> Verdict:
     """Stages: arguments, veto, permit, isolation, trust, repeat, budget. `approved`: what a person has answered for.
 
-    `nth`: the how many-th equal call this is; `repeats`: the first that is denied.
+    `tainted`: the run has read what is not trusted, so a person is asked before it writes. `nth`: the how many-th equal
+    call this is; `repeats`: the first that is denied.
     """
     tool = tools.get(name)
     if tool is None:
@@ -143,7 +145,7 @@ def use(
         return deny("veto", "a veto names it")
     if spec.tools is not None and not fits_any(spec.tools, name):
         return deny("permit", f"this node may use: {', '.join(spec.tools) or 'no tool'}")
-    permit = permit_for(name, bound, permits)
+    permit = permit_for(name, bound, permits, tainted=tainted and tool.writes)
     if permit is not None and permit.verdict == "deny":
         return deny("permit", f"a permit denies {permit.glob}{' with such arguments' if permit.where else ''}")
     if spec.isolation == "read_only" and tool.writes:
@@ -160,9 +162,14 @@ def use(
     return ALLOW
 
 
-def permit_for(name: str, arguments: Mapping[str, Any], permits: Iterable[Permit]) -> Permit | None:
-    """The first permit that fits; None: the tool is allowed."""
-    return next((each for each in permits if fits(each.glob, name) and _holds(each, arguments)), None)
+def permit_for(
+    name: str, arguments: Mapping[str, Any], permits: Iterable[Permit], *, tainted: bool = False
+) -> Permit | None:
+    """The first permit that fits; None: the tool is allowed. A tainted run is asked for where others are allowed."""
+    found = next((each for each in permits if fits(each.glob, name) and _holds(each, arguments)), None)
+    if tainted and (found is None or found.verdict == "allow"):
+        return Permit(name, "ask") if found is None else msgspec.structs.replace(found, verdict="ask")
+    return found
 
 
 def offered(spec: NodeSpec, tools: Mapping[str, Tool], permits: Iterable[Permit], veto: tuple[str, ...]) -> list[Tool]:

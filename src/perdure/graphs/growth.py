@@ -129,7 +129,7 @@ def submit(turn: Turn, node: NodeState | None, run: Run | None, asked: Any) -> d
     depth = node.depth + 1 if node is not None else 0
     if node is not None:
         limits = msgspec.structs.replace(limits, depth=lower(limits.depth, node.the.limits.depth))
-    quarantined = node is not None and not node.trusted
+    quarantined = node is not None and node.the.trust == "quarantined"
     if quarantined:
         batch = [{**each, "trust": "quarantined"} if isinstance(each, Mapping) else each for each in batch]
     prefix = f"{run.location}/" if run is not None else ""
@@ -195,5 +195,6 @@ def _take(turn: Turn, submitter: NodeState | None, specs: list[NodeSpec], depth:
         nodes[-1].group = group
         if submitter is not None:
             submitter.children.append(spec.name)
+            nodes[-1].untrusted = submitter.untrusted
         turn.fact("added", {"node": spec.name, "submitter": name, "depth": depth, "kind": spec.kind})
     life.link(turn, nodes)

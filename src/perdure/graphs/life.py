@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -92,6 +93,8 @@ def end(  # noqa: PLR0917  # what an end consists of
         return
     run = node.run
     close_run(turn, node)
+    if outcome in ("completed", "partial"):
+        taint(turn, node, [name for _, name in node.the.after])
     if outcome == "failed" and run is not None:
         kept = {id: each for id, each in run.requests.items() if each.status == "answered" and each.keep}
         node.last = Run(run.location, requests=kept, uses=run.uses) if kept or run.uses else None
@@ -114,6 +117,16 @@ def end(  # noqa: PLR0917  # what an end consists of
         said["value"] = digest(value)[:23]
     turn.fact("ended", said)
     turn.todo.append(node)
+
+
+def taint(turn: Turn, node: NodeState, names: Iterable[str]) -> None:
+    """The node reads these: what is not trusted makes it untrusted under `taint="strict"`, and a reduce always."""
+    if node.untrusted or not (turn.model.taint or node.the.kind == "reduce"):
+        return
+    nodes = turn.state.nodes
+    if untrusted := [name for name in names if nodes[name].value and not nodes[name].trusted]:
+        node.untrusted = True
+        turn.fact("tainted", {"node": node.name, "inputs": untrusted})
 
 
 def cancel(turn: Turn, node: NodeState, reason: str) -> None:
@@ -223,6 +236,7 @@ def _result_is_there(turn: Turn, node: NodeState, request_id: str) -> None:
         return
     request.left -= 1
     if request.left == 0:
+        taint(turn, node, request.names)
         turn.answer(node, request, {})
 
 
@@ -310,6 +324,7 @@ def _next_matches(turn: Turn, controller: NodeState) -> None:
         controller.rounds.append(last)
     if winner := champion(last):
         won = turn.state.nodes[winner]
+        controller.untrusted = not won.trusted
         end(turn, controller, won.outcome, won.reason, won.value)
         return
     number = len(controller.rounds) - 1

@@ -176,6 +176,8 @@ class GraphMachine:
                     requests.tool_answered(turn, node, request, receipt)
                 elif kind == "again":
                     requests.tool_again(turn, node, request)
+                elif kind == "rated":
+                    requests.its_time_has_come(turn, node, request)
                 else:
                     requests.person_answered(turn, node, request, receipt)
 

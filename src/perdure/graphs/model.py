@@ -25,6 +25,7 @@ ISOLATIONS: Final = ("shared", "read_only", "worktree", "remote")
 CONTEXTS: Final = ("none", "system_only", "full")
 TRUSTS: Final = ("trusted", "quarantined")
 APPROVALS: Final = ("", "before")
+TAINTS: Final = ("", "strict")
 AXES: Final = ("tokens", "cost", "calls", "wall")
 """What runs use up. The other limits bound the graph itself."""
 
@@ -142,13 +143,33 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True):
     outputs: tuple[str, ...] = ()
     rest_after: float | None = 5
     version: str = "1"
+    taint: str = ""  # "strict": who reads what is not trusted is not trusted
+    rate: dict[str, tuple[int, float]] = {}  # by glob: how many calls of tools may begin in so many seconds
 
     def canonical(self) -> bytes:
-        return encode(msgspec.to_builtins(self))
+        return encode(_written(self))
 
     @property
     def hash(self) -> str:
         return digest(self.canonical())
+
+
+USUAL: Final[dict[type, Any]] = {
+    each.__class__: each
+    for each in (NodeSpec(""), Model("", ()), Permit("", ""), Limits(), Backoff())  # type: ignore[arg-type]
+}
+"""What a field has that was not given."""
+
+
+def _written(value: Any) -> Any:
+    """Plain data without the fields that have what is usual, whether they were given or left out."""
+    if isinstance(value, msgspec.Struct):
+        usual = USUAL[type(value)]
+        given = {name: getattr(value, name) for name in value.__struct_fields__}
+        return {name: _written(each) for name, each in given.items() if each != getattr(usual, name)}
+    if isinstance(value, tuple):
+        return [_written(each) for each in value]
+    return value
 
 
 class Partial(msgspec.Struct, frozen=True):

@@ -146,6 +146,7 @@ def _open_run(turn: Turn, node: NodeState) -> None:
     except (goals.NoValue, ValueError) as error:
         life.end(turn, node, "failed", "input", detail=str(error))
         return
+    life.taint(turn, node, [name for _, name in spec.after])
     node.status = "open"
     node.opened_at = node.opened_at or turn.now
     run.notes = run.told = len(node.notes)

@@ -9,6 +9,7 @@ from perdure.codec import encode
 from perdure.kernel.moment import when
 from perdure.kernel.receipt import DATA_MAX
 
+from .model import AXES
 from .state import NodeState, State
 
 REPORT: Final = "report"
@@ -63,9 +64,12 @@ def _row(node: NodeState) -> dict[str, Any]:
         "usage": dict(node.used),
         "used": dict(node.used),  # its name until 1.0
         "trust": node.the.trust,
+        "limits": {axis: limit for axis in AXES if (limit := getattr(node.the.limits, axis)) is not None},
         "opened_at": when(node.opened_at) if node.opened_at else None,
         "ended_at": when(node.ended_at) if node.ended_at else None,
     }
+    if not node.trusted:
+        row["trusted"] = False
     if node.detail:
         row["detail"] = node.detail
     if node.submitter:

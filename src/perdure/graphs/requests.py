@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from perdure.codec import decode, encode
 from perdure.codec.converters.frame import did_you_mean
-from perdure.kernel.effects import Call
+from perdure.kernel.effects import Call, Timer
 from perdure.kernel.location import escape
+from perdure.kernel.moment import TIME_MAX
 from perdure.kernel.receipt import Receipt
 
 from . import gate, life
 from .growth import submit
-from .model import Permit, lower
+from .model import Permit, fits, lower
 from .opening import DELIVERIES, ask
 from .ready import give_place_back
 from .state import NodeState, Request, Run, Usage, answer_of, usage_problem
@@ -85,11 +86,11 @@ def _new(run: Run, id: str, kind: str, name: str, args: Any = None) -> Request:
 
 
 def begin_waiting(turn: Turn, node: NodeState, run: Run) -> None:
-    """A request of the run waits for a person or for nodes: its place is free, and after a while it rests."""
+    """A request of the run waits for something outside: its place is free, and after a while it rests."""
     run.waiting += 1
     give_place_back(turn.state, node, run)
     rest_after = turn.model.rest_after
-    if rest_after is not None and node.the.rest and not run.rest_timer:
+    if rest_after is not None and node.the.rest and not run.rest_timer and not run.resting:
         run.timers += 1
         run.rest_timer = turn.timer(f"{run.location}/&rest#{run.timers}", rest_after, ("rest", node.name, ""))
 
@@ -130,7 +131,7 @@ def _use(turn: Turn, node: NodeState, run: Run, id: str, asked: dict[str, Any]) 
     number = run.uses[name] = run.uses.get(name, 0) + 1
     request.location = f"{run.location}/use/{escape(name)}#{number}"
     if verdict.permit is None:
-        _call(turn, node, request)
+        _call_in_time(turn, node, request)
         return
     _ask(turn, node, request, verdict.permit, arguments)
     begin_waiting(turn, node, run)
@@ -142,6 +143,8 @@ def _ask(turn: Turn, node: NodeState, request: Request, permit: Permit, argument
     assert run is not None
     location = f"{run.location}/ask/{escape(name)}#{run.uses[name]}"
     data = {"node": node.name, "goal": life.filled_goal(turn, node), "tool": name, "arguments": arguments}
+    if is_tainted(turn, node):
+        data["untrusted"] = True
     request.status = "asked"
     request.intent = ask(
         turn,
@@ -169,6 +172,7 @@ def judge_use(
     nth: int = 0,
 ) -> gate.Verdict:
     """`nth`: the how many-th equal call of its run this is; 0: that does not count, because it was allowed before."""
+    life.taint(turn, node, [name for _, name in node.the.after])
     return gate.use(
         node.the,
         name,
@@ -179,9 +183,46 @@ def judge_use(
         accounts=turn.accounts(node),
         wanted=wanted,
         approved=approved,
+        tainted=is_tainted(turn, node),
         nth=nth,
         repeats=lower(turn.model.limits.repeats, node.the.limits.repeats) if nth else None,
     )
+
+
+def is_tainted(turn: Turn, node: NodeState) -> bool:
+    return bool(turn.model.taint) and not node.trusted
+
+
+def _call_in_time(turn: Turn, node: NodeState, request: Request) -> None:
+    """Call a tool now, or as soon as the rates of the graph allow it."""
+    due, run = _next_time(turn, request.name), node.run
+    if due <= turn.now:
+        _call(turn, node, request)
+        return
+    assert run is not None
+    request.status = "rated"
+    location = f"{request.location}/rate#{request.attempt}"
+    request.intent = turn.open(Timer(location, min(due, TIME_MAX)), ("rated", node.name, request.id))
+    begin_waiting(turn, node, run)
+
+
+def _next_time(turn: Turn, name: str) -> int:
+    """When a tool may be called. That time is taken."""
+    rates = {glob: rate for glob, rate in turn.model.rate.items() if fits(glob, name)}
+    taken, due = turn.state.rates, turn.now
+    for glob, (calls, seconds) in rates.items():
+        if len(times := taken.get(glob, [])) == calls:
+            due = max(due, times[0] + round(seconds * SECOND))
+    for glob, (calls, _) in rates.items():
+        taken[glob] = sorted([*taken.get(glob, ()), due])[-calls:]
+    return due
+
+
+def its_time_has_come(turn: Turn, node: NodeState, request: Request) -> None:
+    """A call that its rate held back begins."""
+    assert node.run is not None
+    node.run.waiting -= 1
+    _call(turn, node, request)
 
 
 def _call(turn: Turn, node: NodeState, request: Request) -> None:
@@ -225,7 +266,7 @@ def tool_answered(turn: Turn, node: NodeState, request: Request, receipt: Receip
 
 def tool_again(turn: Turn, node: NodeState, request: Request) -> None:
     request.attempt += 1
-    _call(turn, node, request)
+    _call_in_time(turn, node, request)
 
 
 def person_answered(turn: Turn, node: NodeState, request: Request, receipt: Receipt) -> None:
@@ -242,7 +283,8 @@ def person_answered(turn: Turn, node: NodeState, request: Request, receipt: Rece
     wanted = request.reserve
     turn.release(node, request)  # judged again as if nothing was reserved
     tool = turn.graph.tools[request.name]
-    answered = gate.permit_for(request.name, request.args, turn.model.permits)
+    tainted = is_tainted(turn, node) and tool.writes
+    answered = gate.permit_for(request.name, request.args, turn.model.permits, tainted=tainted)
     again = judge_use(turn, node, request.name, arguments, wanted, approved=answered)
     if again.word == "deny":
         turn.answer(node, request, turn.deny(node, request.name, again.stage, again.reason))
@@ -256,7 +298,7 @@ def person_answered(turn: Turn, node: NodeState, request: Request, receipt: Rece
         _ask(turn, node, request, again.permit, arguments)
         return
     run.waiting -= 1
-    _call(turn, node, request)
+    _call_in_time(turn, node, request)
 
 
 def read_answer(receipt: Receipt) -> tuple[gate.Verdict, dict[str, Any] | None]:
@@ -340,6 +382,7 @@ def _results(turn: Turn, node: NodeState, run: Run, id: str, asked: Any) -> None
     request.names = names
     open_names = [name for name in names if state.nodes[name].status != "ended"]
     if not open_names:
+        life.taint(turn, node, names)
         turn.answer(node, request, {} if names else {"r": []})
         return
     request.status, request.left = "waits", len(open_names)

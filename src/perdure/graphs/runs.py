@@ -80,6 +80,7 @@ class Node:
         self.actor = ""
         self.tools: list[Tool] = []
         self.may_submit = True
+        self.tainted = False
         self._graph = graph
         self._spec = spec
         self._recorded: Mapping[str, bytes] = {}
@@ -143,7 +144,9 @@ class Node:
         """What became of nodes, once all of them have ended. Holds no place meanwhile."""
         names = [names] if isinstance(names, str) else list(names)
         answer = await self._ask("results", "results", _plain("results", names))
-        return {each[0]: self._result(*each) for each in answer["r"]}
+        found = {each[0]: self._result(*each) for each in answer["r"]}
+        self._taint(found.values())
+        return found
 
     async def budget_now(self) -> dict[str, Any] | None:
         """Used, limit and left of each axis as they are now; `budget` is from the opening of the run."""
@@ -164,7 +167,12 @@ class Node:
             veto=graph.model.veto,
             accounts=(),
             wanted={},
+            tainted=self.tainted,
         )
+
+    def _taint(self, read: Iterable[Result]) -> None:
+        if self._graph is not None and self._graph.model.taint:
+            self.tainted = self.tainted or not all(each.trusted for each in read)
 
     def _tool(self, name: str) -> Tool | None:
         return None if self._graph is None else self._graph.tools.get(name)
@@ -293,6 +301,8 @@ def node_of(machine: GraphMachine, node: NodeState, run: Run) -> Node:
         dependency = state.nodes[name]
         if dependency.status == "ended":
             made.inputs[alias] = read_result(graph, dependency)
+    made.tainted = bool(model.taint) and not node.trusted
+    made._taint(made.inputs.values())
     made.iteration = node.iteration
     made.previous = decode(node.previous) if node.previous else None
     made.notes = node.notes[: run.notes]

@@ -12,9 +12,10 @@ from .bracket import Round
 from .model import AXES, NodeSpec
 
 NodeStatus = Literal["blocked", "ready", "open", "ended"]
-RequestStatus = Literal["called", "backoff", "asked", "waits", "step", "held", "answered"]
-"""`called`: a tool runs. `backoff`: it is tried again later. `asked`: a person is asked. `waits`: for nodes. `step`:
-the run itself performs it. `held`: the answer is there, and the run waits for a place to hear it."""
+RequestStatus = Literal["called", "rated", "backoff", "asked", "waits", "step", "held", "answered"]
+"""`called`: a tool runs. `rated`: it waits for its time. `backoff`: it is tried again later. `asked`: a person is
+asked. `waits`: for nodes. `step`: the run itself performs it. `held`: the answer is there, and the run waits for a
+place to hear it."""
 
 WAITING = ("asked", "waits")
 """While a request is one of these its run holds no place."""
@@ -106,6 +107,7 @@ class NodeState(msgspec.Struct):
     opened_at: int = 0
     ended_at: int = 0
     group: int = -1  # the submitted graph that it belongs to: an index of `State.groups`
+    untrusted: bool = False  # it passes on what it has read of a node that is not trusted
 
     @property
     def the(self) -> NodeSpec:
@@ -114,7 +116,7 @@ class NodeState(msgspec.Struct):
 
     @property
     def trusted(self) -> bool:
-        return self.the.trust != "quarantined"
+        return self.the.trust != "quarantined" and not self.untrusted
 
 
 Entry = tuple[int, int, int, str]
@@ -167,6 +169,7 @@ class State(msgspec.Struct):
     cancelled: bool = False
     outcome: str = ""
     groups: list[Group] = []
+    rates: dict[str, list[int]] = {}  # by glob: when the latest calls began, or will begin
 
 
 def answer_of(state: State, request: Request) -> bytes:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from perdure.codec import encode
 from perdure.errors import Denied
 from perdure.kernel.decision import Decision, Fact, Outcome, Reply
@@ -26,6 +28,14 @@ if TYPE_CHECKING:
 
 SECOND: Final = 1_000_000_000
 UNLIMITED: Final = Limits()
+TOLD: Final = {
+    name: getattr(NodeSpec(""), name)
+    for name in (
+        *("kind", "runner", "queue", "model", "labels", "tools", "veto", "output", "repairs", "retries", "backoff"),
+        *("timeout", "once", "limits", "priority", "rest", "approve", "max_iters"),
+    )
+}
+"""Fields that the fact of an opening has where they are not as usual. `after` and `needs` are edges, and told once."""
 
 
 class Turn:
@@ -220,9 +230,7 @@ def manifest(node: NodeState, spec: NodeSpec, goal: str) -> dict[str, Any]:
     if node.run is not None:
         found["run"] = node.run.location
         found["attempt"] = node.run.attempt
-    for name in ("runner", "queue", "model"):
-        if value := getattr(spec, name):
-            found[name] = value
-    if spec.tools is not None:
-        found["tools"] = list(spec.tools)
+    for name, usual in TOLD.items():
+        if (value := getattr(spec, name)) != usual:
+            found[name] = msgspec.to_builtins(value)
     return found

@@ -57,6 +57,8 @@ class GraphWords(Words):
             error = seen.last_error(where)
             told = f", last with {error}" if error else ""
             return Reason("backoff", f"{self.name(where)} has failed{told}; it is tried again at {when}.", (), open)
+        if sign == "rate":
+            return Reason("timer", f"{self.name(where)} waits until {when}: rate= allows no call before.", (), open)
         if sign == "&slice":
             return Reason("timer", "More nodes are about to be opened.", (), open)
         subject = f"The node {where}" if where else "The graph"

@@ -169,7 +169,7 @@ class Batch:
         self.work_opened: dict[bytes, WorkRow] = {}
         self.work_closed: list[bytes] = []
         self.jobs_opened: dict[bytes, JobRow] = {}  # new ones, or an open one in its next delivery
-        self.jobs_closed: list[bytes] = []
+        self.jobs_closed: dict[bytes, str] = {}  # with the queue of each that was answered
         self.inbox_added: dict[bytes, InboxRow] = {}
         self.inbox_removed: list[bytes] = []
         self.outbox: list[InboxRow] = []  # for instances of other shards

@@ -100,7 +100,7 @@ class Consequences:
         if intent.id in self._slots.orphans:
             self._slots.stop(intent.id, intent.effect)
         if is_queued(intent.effect):
-            _close_job(intent, batch)
+            _close_job(intent, batch, intent.effect.executor)
         if batch.publications.pop(intent.id, None) is None and receipt.status not in ("ok", "error"):
             batch.stops.append(intent.id)
 
@@ -164,9 +164,10 @@ def _is_light(entry: Entry, changed: Changed) -> bool:
     return type(closed[0]) is Call and closed[0].ephemeral and not said
 
 
-def _close_job(intent: Intent, batch: Batch) -> None:
+def _close_job(intent: Intent, batch: Batch, answered: str = "") -> None:
+    """`answered`: the queue, if the job was done."""
     batch.jobs_opened.pop(intent.id, None)
-    batch.jobs_closed.append(intent.id)
+    batch.jobs_closed[intent.id] = answered
 
 
 def start_of(child: Child, instance: Instance, intent: bytes, at: int) -> Started:

@@ -4,7 +4,7 @@ Every effect has a location, unique among the open effects of its instance. What
 exactly its fields. The live arguments of a call that stays in this process are not among them: see `Machine.work`.
 """
 
-from typing import Final
+from typing import Final, TypeGuard
 
 import msgspec
 
@@ -65,7 +65,7 @@ OURS: Final = frozenset({"inline", "thread", "process", "effects"})
 """The executors that every engine has. Any other name is that of a queue."""
 
 
-def is_queued(effect: Effect) -> bool:
+def is_queued(effect: Effect) -> TypeGuard[Call]:
     """Whether a call is for the workers of its queue. While it is open and not held, it has a row among the jobs."""
     return type(effect) is Call and effect.executor not in OURS
 

@@ -136,13 +136,16 @@ class Rewound(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="b"):
 
 
 class Migrated(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="g"):
-    """The rules say: go on under another definition. That, and its hash, are filled in when it is taken.
+    """Go on under another definition. Where the rules say so, that and their hash are filled in when it is taken.
 
-    A new machine is made, by the new definition, from what the old one held; see `Decision.begin`.
+    Else a person names the `version`, and the locations that have another name there. A new machine is made, by the new
+    definition, from what the old one held; see `Decision.begin`.
     """
 
     version: str = ""
     rules: str = ""
+    renamed: dict[str, str] = {}  # new locations by the old ones
+    asked: Asked | None = None
 
 
 class Tagged(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="n"):

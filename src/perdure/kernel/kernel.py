@@ -58,7 +58,7 @@ from .moment import Moment
 from .outside import Verify, unsigned
 from .past import keep_open
 from .receipt import Failure, Receipt
-from .refusals import NOT_HERE, refusal
+from .refusals import NOT_HERE, missing, refusal
 from .routing import Router
 from .rows import Loaded, before, has_new_head, inbox_row, write_head
 from .rules import NO_RULES, RULER, RULING, Rules
@@ -299,7 +299,7 @@ class Kernel:
                 return TakenEvent(instance, offer, event, event)
         if type(event) is Message and (instance.id == 0 or instance.ended):
             event = creation.made_by(self, instance, event)
-        elif type(event) is Retried and type(instance.kept) is Migrated:
+        elif type(event) is Retried and type(instance.kept) is Migrated and instance.address.workflow in rules.versions:
             event = Migrated()  # to what is in force now: it may be another definition than the one that failed
         answer = refusal(instance, event, self.workflows, rules, heard=offer.ticket is not None)
         if answer is not None:
@@ -314,8 +314,7 @@ class Kernel:
                 return None
         elif type(answer) is Refused and answer.code in NOT_HERE and unrecorded.leave(self, offer, answer, batch):
             if offer.inbox is not None:
-                version = event.version if type(event) is Started else instance.definition
-                self.left[offer.inbox] = (instance.address.workflow, version)
+                self.left[offer.inbox] = missing(instance, event, self.workflows)
             return None
         offer.taken = True
         if offer.inbox is not None and batch.inbox_added.pop(offer.inbox, None) is None:
@@ -329,7 +328,7 @@ class Kernel:
             event = self.slots.again_or_unknown(instance, event)
         elif type(event) is Rewound:
             event = keep_open(instance, event)
-        elif type(event) is Migrated:
+        elif type(event) is Migrated and not event.version:
             event = Migrated(rules.versions[instance.address.workflow], rules.hash)
         heard = instance.kept if type(event) is Retried and instance.kept is not None else event
         if type(heard) is Rewound or (heard is not event and type(heard) is Started and heard.forked is not None):
@@ -363,10 +362,11 @@ class Kernel:
                 self.counts["rebuilt"] += instance.version > 0
             if type(heard) in KERNEL_ONLY:
                 return NOTHING
-            if type(heard) is Migrated:
-                return migrate(instance, machine, heard, self.workflows)
             seed = event.seed if type(event) is Started else instance.seed
-            return machine.deliver(heard, Moment(self.clock, seed, instance.version + 1, None, None, seq, self.at))
+            moment = Moment(self.clock, seed, instance.version + 1, None, None, seq, self.at)
+            if type(heard) is Migrated:
+                return migrate(instance, machine, heard, moment, self.workflows)
+            return machine.deliver(heard, moment)
         except Exception as error:
             return spoil(instance, error)
 

@@ -4,6 +4,7 @@ A machine is the live form of one instance. It never does I/O, never reads a clo
 entropy come in with the moment. Given the same events and moments it makes the same decisions; replay checks that.
 """
 
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from .decision import Decision
@@ -109,5 +110,19 @@ class Governed(Workflow, Protocol):
         """Its machine, with what a machine of the earlier definition holds. Raises if that cannot be.
 
         `rules` is the hash of those that name this definition; empty in journals of earlier versions.
+        """
+        ...
+
+
+@runtime_checkable
+class Successor(Workflow, Protocol):
+    """A definition that takes over an instance of another version when a person asks for it."""
+
+    def take_over(
+        self, address: str, machine: Machine, renamed: Mapping[str, str], moment: Moment
+    ) -> tuple[Machine, Decision]:
+        """Its machine, with what a machine of the other version holds, and the decision with its first snapshot.
+
+        `renamed` has new locations by the old ones. Raises `DoesNotFit`, with all that has no place in this definition.
         """
         ...

@@ -9,9 +9,10 @@ from perdure.errors import Divergence, UnknownVersion
 from .decision import Decision, Stuck
 from .events import Migrated
 from .instance import Instance
-from .machine import Governed, Machine, Workflow
+from .machine import Machine, Workflow
+from .moment import Moment
 from .receipt import failure_of
-from .replay import rebuild
+from .replay import migrated, rebuild
 from .workflows import Workflows
 
 
@@ -36,15 +37,17 @@ def make_anew(instance: Instance, workflows: Workflows[Workflow]) -> Machine:
     return machine
 
 
-def migrate(instance: Instance, machine: Machine, to: Migrated, workflows: Workflows[Workflow]) -> Decision:
+def migrate(
+    instance: Instance, machine: Machine, to: Migrated, moment: Moment, workflows: Workflows[Workflow]
+) -> Decision:
     """The machine of another definition, made from what this one holds."""
     workflow = workflows.exactly(instance.address.workflow, to.version)
-    if workflow is None or not isinstance(workflow, Governed):
+    if workflow is None:
         raise UnknownVersion(f"{instance.address} goes over to version {to.version}, which is not registered here")
-    instance.machine = migrated = workflow.migrated(str(instance.address), machine, to.rules)
+    instance.machine, decision = migrated(str(instance.address), machine, to, moment, workflow)
     machine.dispose()
     instance.workflow = workflow
-    return Decision(state=migrated.digest, begin=migrated.snapshot() or b"")
+    return decision
 
 
 def spoil(instance: Instance, error: Exception) -> Decision:

@@ -10,7 +10,7 @@ import msgspec
 
 from .retention import Retention
 
-Verb = Literal["start", "send", "cancel", "retry", "rewind", "fork", "wake"]
+Verb = Literal["start", "send", "cancel", "retry", "rewind", "fork", "wake", "pause", "resume"]
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -56,7 +56,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def refuses(self, verb: Verb) -> str:
         """Why a verb is refused; empty: it is not."""
-        if (self.created == "start") if verb == "start" else getattr(self, verb):
+        if (self.created == "start") if verb == "start" else getattr(self, verb, verb in self.verbs):
             return ""
         return self.why.get(verb, f"a {self.noun}, which takes no {verb}")
 

@@ -30,7 +30,7 @@ from .events import (
 )
 from .instance import Instance, Intent
 from .limits import FRAMES_MAX
-from .machine import Choosy, Workflow
+from .machine import Choosy, Successor, Workflow
 from .mailbox import STALE, Accepted, Answer, Refused
 from .past import still_running
 from .policy import ANY, Policy, Verb
@@ -73,9 +73,20 @@ def refusal(
         return answer
     workflow = instance.address.workflow
     unknown = workflows.refusal(workflow, instance.definition, exact=policy.exact)
+    if unknown is None and type(event) is Migrated and event.version:
+        unknown = workflows.refusal(workflow, event.version)
+        if unknown is None and not isinstance(workflows.exactly(workflow, event.version), Successor):
+            unknown = Refused("refused", f"{workflow} is a {policy.noun}, which migrates to no version by name")
     if unknown is None and rules.outdated(workflow, instance.definition) and not instance.ended:
         unknown = workflows.refusal(workflow, rules.versions[workflow])
     return unknown
+
+
+def missing(instance: Instance, event: Event, workflows: Workflows[Workflow]) -> tuple[str, str]:
+    """The name and the version that an event needs and that this engine has not."""
+    name = instance.address.workflow
+    named = type(event) is Started or (type(event) is Migrated and workflows.exactly(name, instance.definition))
+    return name, event.version if named else instance.definition  # type: ignore[union-attr]
 
 
 def _policy(workflows: Workflows[Workflow], name: str) -> Policy:
@@ -145,7 +156,8 @@ def _control_refusal(instance: Instance, event: Event, rules: Rules, policy: Pol
             text = f"{instance.address} has taken another message with the id {id!r:.80}: an id names one message"
             return Refused("refused", f"{text}; send this one with an id of its own")
         return Accepted(instance.id, instance.address, fresh=False)
-    if said is not None and said.if_entry is not None and said.if_entry != instance.version:
+    # One that has ended may be loaded without its history, as version 0: that it has ended says enough.
+    if said is not None and said.if_entry is not None and instance.version and said.if_entry != instance.version:
         text = f"the last entry of {instance.address} is {instance.version}, not {said.if_entry}"
         return Refused("version-conflict", text)
     match event:
@@ -156,15 +168,21 @@ def _control_refusal(instance: Instance, event: Event, rules: Rules, policy: Pol
         case CancelAsked() if instance.ended or (instance.cancelled and instance.stuck is None):
             return Accepted(instance.id, instance.address, fresh=False)
         case Rewound():
-            return _rewind_refusal(instance, event)
+            return rewind_refusal(instance, event)
         case Retried() | Settled() if instance.stuck is None:
             return Refused("not-stuck", f"{instance.address} is {instance.status}, not stuck")
         case Settled() if instance.stuck is not None and instance.stuck.kept:
             return Refused("refused", f"{instance.address} stopped at an event, not at an effect: retry or cancel")
         case Settled(location=at) if instance.stuck is not None and instance.stuck.location != at:
             return Refused("refused", f"{instance.address} is not stuck at {at!r}: {instance.stuck.location!r}")
-        case Migrated() if not _goes_over(instance, rules):
+        case Migrated(version="") if not _goes_over(instance, rules):
             return STALE
+        case Migrated(version=version) if version == instance.definition:
+            return Accepted(instance.id, instance.address, fresh=False)
+        case Migrated(version=version) if version and instance.halted:
+            return Refused(
+                "refused", f"{instance.address} stopped at an event, and migrates after that: retry or cancel"
+            )
         case _ if instance.ended:
             return Refused("ended", f"{instance.address} {ended(instance.status)} and takes no {_word(event)}")
         case _:
@@ -190,7 +208,7 @@ def _refused(policy: Policy, event: Event) -> str:
     return "" if verb is None else policy.refuses(verb)
 
 
-def _rewind_refusal(instance: Instance, event: Rewound) -> Answer | None:
+def rewind_refusal(instance: Instance, event: Rewound) -> Refused | None:
     if instance.cancelled or instance.status in FINAL:
         word = ended(Status.CANCELLED if instance.cancelled else instance.status)
         return Refused("ended", f"{instance.address} {word}, and stays so: fork it")

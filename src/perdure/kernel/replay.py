@@ -17,7 +17,7 @@ from .events import KERNEL_ONLY, Address, CancelAsked, Event, Migrated, Retried,
 from .instance import Instance
 from .location import Patterns
 from .look_ahead import LookAhead
-from .machine import Governed, Machine, Workflow
+from .machine import Governed, Machine, Successor, Workflow
 from .moment import Moment
 from .snapshot import restore
 
@@ -124,13 +124,22 @@ def deliver_again(
     `before` is the instance without the entry. After a migration another machine goes on: that of `workflow`. What is
     `recorded` tells a machine that this is a replay.
     """
-    if type(event) is Migrated:
-        assert isinstance(workflow, Governed), "only what rules govern is migrated"
-        migrated = workflow.migrated(str(before.address), machine, event.rules)
-        return migrated, Decision(state=migrated.digest, begin=migrated.snapshot() or b"")
     seed = event.seed if type(event) is Started else before.seed
     moment = Moment(entry.clock, seed, entry.number, recorded, None, entry.seq, entry.at)
+    if type(event) is Migrated:
+        return migrated(str(before.address), machine, event, moment, workflow)
     return machine, machine.deliver(event, moment)
+
+
+def migrated(
+    address: str, machine: Machine, event: Migrated, moment: Moment, workflow: Workflow
+) -> tuple[Machine, Decision]:
+    """The machine of another definition with what this one holds, and the decision that it begins with."""
+    if isinstance(workflow, Successor):
+        return workflow.take_over(address, machine, event.renamed, moment)
+    assert isinstance(workflow, Governed), "only what rules govern is migrated by them"
+    made = workflow.migrated(address, machine, event.rules)
+    return made, Decision(state=made.digest, begin=made.snapshot() or b"")
 
 
 def since_rewind(delivered: Iterable[tuple[Entry, Event]]) -> list[tuple[Entry, Event]]:

@@ -27,7 +27,7 @@ class Slots:
 
     def is_away(self, effect: Effect) -> bool:
         """Whether a call is for others to perform: workers, or the next engine that serves its queue."""
-        return is_queued(effect) and not self.gate.performs(effect.executor)  # type: ignore[union-attr]
+        return is_queued(effect) and not self.gate.performs(effect.executor)
 
     # ---- new calls ------------------------------------------------------------------------------------------------
 

@@ -115,6 +115,17 @@ class Gates:
             turn.withdraw_at(f"gate/{token.step}#{token.id}")
             self.machine.runs.run(turn, token)
 
+    def held_back(self, id: int) -> bool:
+        """Whether a pause keeps a token from its gate: one that is ready comes first when it is over."""
+        paused, queue = self.machine.pauses.on, self.state.queue
+        if paused and id not in queue and self.state.marking.tokens[id].state == "ready":
+            queue.insert(0, id)
+        return paused
+
+    def look_again(self) -> None:
+        """All that the gates read may have changed while nobody looked."""
+        self.machine.changed |= set(self._watchers())
+
     def timed_out(self, turn: Turn, owner: Open) -> None:
         token = self.state.marking.tokens[owner.token]
         admit = self.compiler.step(token.step).step.admit

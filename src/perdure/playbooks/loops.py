@@ -46,7 +46,9 @@ class Loops:
         """Start iterations while there is room, in the order of their index; end the loop after the last."""
         turns = run.turns
         assert turns is not None
-        while turns.started < turns.total and len(run.pipes) < turns.slots and not run.status:
+        while (
+            turns.started < turns.total and len(run.pipes) < turns.slots and not (run.status or self.machine.pauses.on)
+        ):
             if turn.fired >= self.machine.FIRED_MAX:
                 self.machine.later(["loop", run.token, -1])
                 return

@@ -25,12 +25,13 @@ from .keys import seconds
 from .loops import Loops
 from .net import Net, Token
 from .patch import refusal
+from .pause import Pauses
 from .pipeline import Pipelines
 from .runs import Runs
 from .scope import Compiler
 from .state import Failed, Open, OpenEffects, Pipe, Run, State, dump, restore
 from .turn import Turn, due, effect_of
-from .values import Fault, NeedsPut, Stored, error, kept_of, shown
+from .values import Fault, NeedsPut, Stored, error, kept_of, shown, stored_bytes, whole
 from .verdict import leaf_result, outcome, summary, verdict_of
 
 MAIL_MAX: Final = 1000
@@ -49,6 +50,7 @@ class PlaybookMachine:
         self.loops = Loops(self)
         self.gates = Gates(self)
         self.runs = Runs(self)
+        self.pauses = Pauses(self)
         self._identity: Identity | None = None
         self._about: dict[str, Any] | None = None
         self.changed: set[tuple[str, str]] = set()
@@ -179,6 +181,8 @@ class PlaybookMachine:
         if event.name == "ctx":
             self._patch(turn, event.id, body)
             return
+        if self.pauses.hears(turn, event):
+            return
         waiting = [
             (each.token, each.pipe, id, each)
             for id, each in self.state.effects.of_kind("message").items()
@@ -239,9 +243,9 @@ class PlaybookMachine:
                 return
             if state.todo:
                 self._do(turn, state.todo.pop(0))
-            elif state.queue:
+            elif state.queue and not self.pauses.on:
                 self.gates.admit(turn, state.queue.pop(0))
-            elif self.changed:
+            elif self.changed and not self.pauses.on:
                 self.gates.test_again(turn)
             elif groups := self.net.ready_groups(state.marking):
                 self.runs.fire(turn, groups[0])
@@ -252,7 +256,7 @@ class PlaybookMachine:
         what, token, index = item
         run = self.state.runs.get(token)
         if what == "admit":
-            if token in self.state.marking.tokens:
+            if token in self.state.marking.tokens and not self.gates.held_back(token):
                 self.gates.admit(turn, token)
         elif run is None:
             return
@@ -398,6 +402,7 @@ class PlaybookMachine:
 
     def drop_all(self, turn: Turn) -> None:
         state = self.state
+        self.pauses.lift(turn)
         turn.withdraw_of()
         for id in sorted(state.marking.tokens):
             state.marking.drop(state.marking.tokens[id])
@@ -412,6 +417,8 @@ class PlaybookMachine:
         state, settings = self.state, self.compiler.playbook.settings
         marking = state.marking
         if state.runs or any(map(state.effects.of_kind, ("start", "go", "read", "put"))):
+            return False
+        if self.pauses.on and (state.queue or marking.has("pending")):
             return False
         if (group := self.net.blocked_group(marking)) is not None:
             self.runs.fire(turn, group)
@@ -451,6 +458,7 @@ class PlaybookMachine:
             self.need(turn, need, ["over", 0, -1], "result")
             return
         state.ended = True
+        self.pauses.lift(turn)
         turn.withdraw_of()
         turn.published.append(("summary", encode(shown(told))))
         turn.outcome = outcome(state, result, self.compiler.definition)
@@ -466,21 +474,23 @@ class PlaybookMachine:
                 state.verdict = "partial"
 
     def _result(self, turn: Turn, told: dict[str, Any]) -> Any:
+        """The result with its stored values read: parents and callers of every dialect take plain data."""
         state, settings = self.state, self.compiler.playbook.settings
-        code = self.compiler.result
-        if code is not None:
-            roots = {**self.roots(0, {}), "summary": told}
-            try:
-                return turn.value(code, roots, "settings/result", "result")
-            except Fault as fault:
-                said = fault.error
-                failed = Failed("result", said["kind"], said["message"], handled=False, details=said["details"])
-                state.failures.append(failed)
-                state.verdict = "failed"
-                return None
-        if state.final == "done":
-            return state.steps[settings.final_step]["result"]
-        return leaf_result(state)
+        try:
+            if self.compiler.result is not None:
+                roots = {**self.roots(0, {}), "summary": told}
+                result = turn.value(self.compiler.result, roots, "settings/result", "result")
+            elif state.final == "done":
+                result = state.steps[settings.final_step]["result"]
+            else:
+                result = leaf_result(state)
+            return whole(result) if stored_bytes(result) <= settings.limits.max_result_bytes else result
+        except Fault as fault:
+            said = fault.error
+            failed = Failed("result", said["kind"], said["message"], handled=False, details=said["details"])
+            state.failures.append(failed)
+            state.verdict = "failed"
+            return None
 
 
 def merged(base: Any, over: Any) -> Any:

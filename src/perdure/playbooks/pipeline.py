@@ -85,6 +85,8 @@ class Pipelines:
             here = Here(turn, run, pipe, frame, actions[frame.at], self.location(run, pipe))
             if frame.phase == "after":
                 self._after(here)
+            elif self.machine.pauses.on:
+                return
             else:
                 self._begin(here)
 

@@ -57,7 +57,7 @@ class Turn:
         id = self._identity.intent(effect.location, attempt_of(effect))
         opened.location, opened.attempt = effect.location, attempt_of(effect)
         opened.effect = [NUMBERS[type(effect)], [getattr(effect, name) for name in effect.__struct_fields__]]
-        if self.state.final == "running":
+        if self.state.final == "running" and opened.kind != "pause":
             self.state.finals.append(effect.location)
         self.state.effects[id] = opened
         self.opened.append((id, effect))

@@ -130,8 +130,17 @@ def whole(value: Any) -> Any:
     if isinstance(value, Stored):
         raise Fault("limit_exceeded", f"a stored value of {value.kept.blob.size:,} bytes is too large to be read")
     if isinstance(value, SecretText):
-        raise Fault("template_error", "a child takes no secret: its own actions name it")
+        raise Fault("template_error", "no secret leaves an instance: the actions of a child name their own")
     return value
+
+
+def stored_bytes(value: Any) -> int:
+    """How many bytes the stored values in plain data have."""
+    if isinstance(value, Stored):
+        return value.kept.blob.size
+    return sum(
+        map(stored_bytes, value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
+    )
 
 
 def refuse_secrets(value: Any) -> None:

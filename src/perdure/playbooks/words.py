@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from perdure.codec import decode
 from perdure.ports.seen import Advice, Reason, Seen, Waiting, Words
 
 from .model import from_bytes
+from .pause import PAUSED, PLACE, RESUME
 from .scope import Compiler
 from .workflow import POLICY
 
@@ -19,6 +21,8 @@ class PlaybookWords(Words):
         return f"The action {location}"
 
     def open(self, seen: Seen, open: Waiting) -> Reason | None:
+        if open.location.startswith(PLACE):
+            return self._paused(seen, open)
         where, _, last = open.location.rpartition("/")
         if open.location.startswith("gate/") and seen.definition is not None:
             return self._gate(seen, seen.definition, open)
@@ -28,6 +32,14 @@ class PlaybookWords(Words):
             text = f"{self.name(where)} has failed{told}; it is tried again at {seen.at(open.due)}."
             return Reason("backoff", text, (), open)
         return None
+
+    def _paused(self, seen: Seen, open: Waiting) -> Reason:
+        """Who paused it, since when, why, and how it goes on."""
+        told = decode(seen.state.published[PAUSED]) if PAUSED in seen.state.published else None
+        by = f" by {told['by']}" if told and told["by"] else ""
+        why = f" ({told['reason']})" if told and told["reason"] else ""
+        text = f"It was paused{by} {seen.ago(open.since)}{why}: what runs goes on to its end, and nothing else begins."
+        return Reason(PAUSED, text, (Advice("to let it go on", seen.command(RESUME)),), open)
 
     def _gate(self, seen: Seen, definition: bytes, open: Waiting) -> Reason | None:
         """The guard of a gate, and the command that opens it."""

@@ -11,7 +11,7 @@ from perdure.drawing.model import Direction
 from perdure.errors import CallerError, NotConvertible, TooLarge
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
-from perdure.kernel.limits import MEBIBYTE, VALUE_MAX, Limits
+from perdure.kernel.limits import VALUE_MAX, Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.policy import Policy
 from perdure.kernel.routing import Subscription
@@ -33,13 +33,13 @@ POLICY: Final = Policy(
     exact=True,
     rewind=False,
     fork=False,
-    verbs=("patch",),
+    verbs=("patch", "pause", "resume"),
     why={
         "rewind": "a playbook: its steps are not undone; start a new instance, or retry a failed one",
         "fork": "a playbook: start another instance with the input that you want",
     },
 )
-LIMITS: Final = Limits(effects=10_000, bytes=16 * MEBIBYTE)
+LIMITS: Final = Limits(bytes=2 * VALUE_MAX)  # the entry of the end has a result and the summary
 
 
 class PlaybookWorkflow:

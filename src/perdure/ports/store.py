@@ -23,7 +23,7 @@ from perdure.kernel.rows import Loaded, StoredInstance
 from perdure.kernel.task import TaskRow
 
 from .frame import FramedByWorker
-from .shards import Owner, ShardRow
+from .shards import Figures, Owner, ShardRow
 
 Place = tuple[int, bytes]
 """Where work stands in the order in which it is due: its time, then its intent."""
@@ -286,6 +286,12 @@ class Store(Protocol):
         """Who hears the frames of workers. Some may be lost."""
         ...
 
+    def measure(self, figures: Callable[[], Figures]) -> None:
+        """What the engine tells of its work, for `Queries.shards`. It is written with what is written anyway, about
+        once a second: no commit waits for it, and an idle engine writes nothing more.
+        """
+        ...
+
     def close(self) -> None:
         """No callback is called any more."""
         ...
@@ -378,6 +384,10 @@ class Queries(Protocol):
 
     async def shards(self) -> list[ShardRow]:
         """Each shard with its epoch and, where one lives, the engine that has it."""
+        ...
+
+    async def served(self) -> list[tuple[str, str, str]]:
+        """What the engines that live run: the name of each, with a workflow and a version."""
         ...
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:

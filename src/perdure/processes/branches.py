@@ -69,7 +69,7 @@ class Frame:
 class Wait:
     """What a branch waits for at its step. `number` counts how often something was opened at this location."""
 
-    __slots__ = ("age", "attempt", "deadline", "intent", "kind", "number", "params", "since", "tries")
+    __slots__ = ("age", "attempt", "deadline", "intent", "kind", "number", "params", "place", "since", "tries")
 
     def __init__(self, kind: str, intent: bytes, number: int = 1) -> None:
         self.kind = kind
@@ -81,12 +81,13 @@ class Wait:
         self.since = 0
         self.params = b""
         self.deadline = b""  # the intent of a timer beside it
+        self.place = ""  # where it was opened, if the step was renamed since: attempts keep that, and so their key
 
 
 class Stop:
     """An error that stopped a branch. `field`: the expression that failed; empty: what the step asked for did."""
 
-    __slots__ = ("age", "attempt", "error", "field", "number")
+    __slots__ = ("age", "attempt", "error", "field", "number", "place")
 
     def __init__(self, error: dict[str, Any], age: int, field: str = "") -> None:
         self.error = error
@@ -94,6 +95,7 @@ class Stop:
         self.field = field
         self.number = 0
         self.attempt = 0
+        self.place = ""  # as of a wait
 
 
 class Fork:
@@ -152,7 +154,7 @@ class Branch:
     def remember(self, wait: Wait) -> None:
         """What a further try must know of a wait that is over: attempts go on counting."""
         self.again = Stop({}, 0)
-        self.again.number, self.again.attempt = wait.number, wait.attempt
+        self.again.number, self.again.attempt, self.again.place = wait.number, wait.attempt, wait.place
 
     def outward(self) -> Iterator[Frame]:
         """The frames around this place, innermost first."""

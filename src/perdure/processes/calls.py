@@ -37,10 +37,11 @@ def begin(life: Life, branch: Branch, op: Op) -> None:
     if branch.again is not None:  # a person said: try again
         wait.attempt = branch.again.attempt + 1
         wait.number = branch.again.number + 1
+        wait.place = branch.again.place
     if "queue" in op.data["address"]:
         suffix = "" if wait.number == 1 else f"#{wait.number}"
         due = min(TIME_MAX, wait.since + _timeout(op))
-        wait.deadline = life.open(Timer(f"{branch.location}/deadline{suffix}", due))
+        wait.deadline = life.open(Timer(f"{wait.place or branch.location}/deadline{suffix}", due))
     _send(life, branch, op, wait)
 
 
@@ -96,7 +97,7 @@ def _send(life: Life, branch: Branch, op: Op, wait: Wait) -> None:
     assert attempt_timeout is not None
     queue = op.data["address"].get("queue")
     effect = Call(
-        branch.location,
+        wait.place or branch.location,
         attempt=wait.attempt,
         executor=queue[0] if queue else EFFECTS,
         timeout=max(1, min(attempt_timeout, left)),
@@ -165,7 +166,8 @@ def _failed(life: Life, branch: Branch, wait: Wait, error: StepError, *, retry: 
         branch.remember(wait)
         raise timed_out("no time is left for another attempt", error.error)
     wait.kind = "pause"
-    wait.intent = life.open(Timer(f"{branch.location}/backoff#{wait.attempt}", min(TIME_MAX, at + pause)))
+    location = f"{wait.place or branch.location}/backoff#{wait.attempt}"
+    wait.intent = life.open(Timer(location, min(TIME_MAX, at + pause)))
     life.wait(branch, wait)
 
 

@@ -271,6 +271,7 @@ def stop(life: Life, branch: Branch, error: dict[str, Any], field: str) -> None:
     branch.stop = Stop(error, life.count, field)
     if branch.again is not None:
         branch.stop.number, branch.stop.attempt = branch.again.number, branch.again.attempt
+        branch.stop.place = branch.again.place
         branch.again = None
 
 

@@ -108,6 +108,19 @@ class Life:
         self._identity: Identity | None = None
         self.slice: Slice = None  # type: ignore[assignment]  # of the delivery that is being answered
 
+    def begin_slice(self, moment: Moment) -> None:
+        slice = self.slice = Slice(moment)
+        self.program.called.clear()
+        slice.meta = {
+            "workflow": self.program.name,
+            "version": self.program.version,
+            "instance": str(self.address),
+            "key": self.address.key,
+            "entry": moment.number,
+            "now": slice.now,
+            "started_by": self.started_by,
+        }
+
     # ---- what expressions see --------------------------------------------------------------------------------------
 
     def roots(self, branch: Branch | None) -> dict[str, Any]:
@@ -148,6 +161,11 @@ class Life:
         return found
 
     # ---- the state -------------------------------------------------------------------------------------------------
+
+    def begin(self, name: str) -> None:
+        """Write the first value of a key of the state."""
+        found = self.evaluate(self.program.state[name], self.roots(None), "state", name)
+        self.write(name, found, f"state.{name}")
 
     def write(self, key: str, value: Any, location: str) -> None:
         """Write to the business state. What was there is not changed: others may hold it. Null is a missing value."""

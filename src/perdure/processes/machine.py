@@ -22,7 +22,7 @@ from perdure.kernel.status import Status
 from . import calls, flow, snapshot, steps, undo
 from .branches import Branch, Frame
 from .compile import Program
-from .life import MESSAGES_MAX, Life, Slice, StepError, failure_of_error
+from .life import MESSAGES_MAX, Life, StepError, failure_of_error
 
 
 class ProcessMachine:
@@ -33,17 +33,7 @@ class ProcessMachine:
 
     def deliver(self, event: Event, moment: Moment) -> Decision:
         life = self.life
-        slice = life.slice = Slice(moment)
-        life.program.called.clear()
-        slice.meta = {
-            "workflow": life.program.name,
-            "version": life.program.version,
-            "instance": str(life.address),
-            "key": life.address.key,
-            "entry": moment.number,
-            "now": slice.now,
-            "started_by": life.started_by,
-        }
+        life.begin_slice(moment)
         match event:
             case Started():
                 begin(life, event)
@@ -83,8 +73,8 @@ def begin(life: Life, event: Started) -> None:
     data = life.program.data
     try:
         life.start = life.fits(data.get("input"), decode(event.input), "start", "input")
-        for name, expression in life.program.state.items():
-            life.write(name, life.evaluate(expression, life.roots(None), "state", name), f"state.{name}")
+        for name in life.program.state:
+            life.begin(name)
         if life.program.reference:
             roots = life.roots(None)
             found = {
@@ -228,7 +218,7 @@ def _wake(life: Life, location: str) -> None:
             wait is None
             or wait.kind not in ("timer", "pause")
             or id != wait.intent
-            or location not in ("", branch.location)
+            or location not in ("", wait.place or branch.location)
         ):
             continue
         life.withdraw(id)

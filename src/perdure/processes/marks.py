@@ -9,13 +9,13 @@ from typing import Any, Final
 from perdure.drawing.model import State
 from perdure.kernel.effects import Call, attempt_of
 from perdure.kernel.entry import Entry
-from perdure.kernel.events import Address, CancelAsked, ReceiptArrived, Settled, Started
+from perdure.kernel.events import Address, CancelAsked, Migrated, ReceiptArrived, Settled, Started
 from perdure.kernel.identity import Identity
 
 from .blocks import Mark
+from .migrate import place_of, renamed_place
 from .model import names_of, sequences
 
-_TURN: Final = re.compile(r"(?<=~)\d+(?=/|$)")
 _AGAIN: Final = re.compile(r"#\d+$")
 _BESIDE: Final = re.compile(r"/(backoff|deadline)(#\d+)?$")
 _DONE: Final = ("branch", "join", "timer", "end", "failed")
@@ -33,6 +33,7 @@ class History:
         self._turns: dict[str, set[str]] = {}
         self._attempts: dict[str, int] = {}
         self._people: dict[str, str] = {}
+        self._renamed: list[dict[str, str]] = []  # by each migration
         self._ended = ""
         self._completes = False  # by a `Complete`
 
@@ -52,6 +53,11 @@ class History:
                 self._mark(location, "done")
             case CancelAsked():
                 pass
+            case Migrated(renamed=renamed) if renamed:
+                self._renamed.append(renamed)
+                self._states = {renamed_place(place, renamed): state for place, state in self._states.items()}
+                self._attempts = {renamed_place(place, renamed): n for place, n in self._attempts.items()}
+                self._turns = {renamed_place(place, renamed): turns for place, turns in self._turns.items()}
             case _:
                 pass
 
@@ -75,7 +81,7 @@ class History:
             self._open[self._identity.intent(location, attempt_of(effect))] = location
             if not _BESIDE.search(location):
                 if type(effect) is Call:
-                    place = _place(location)
+                    place = self._place(location)
                     self._attempts[place] = max(effect.attempt, self._attempts.get(place, 1))
                 self._mark(location, "open")
         if decision.stuck is not None:
@@ -89,11 +95,19 @@ class History:
     def _mark(self, location: str, state: State) -> None:
         if _BESIDE.search(location):
             return
-        self._states[_place(location)] = state
+        self._states[self._place(location)] = state
         parts = location.split("/")
         for number, part in enumerate(parts):
             if part.startswith("~"):
-                self._turns.setdefault(_place("/".join(parts[:number])), set()).add("/".join(parts[: number + 1]))
+                turns = self._turns.setdefault(self._place("/".join(parts[:number])), set())
+                turns.add("/".join(parts[: number + 1]))
+
+    def _place(self, location: str) -> str:
+        """Where a step stands in the last definition: without turns, by its last name."""
+        place = _AGAIN.sub("", place_of(location))
+        for renamed in self._renamed:
+            place = renamed_place(place, renamed)
+        return place
 
     def marks(self) -> dict[str, Mark]:
         """By location without the numbers of turns. A branch that was taken has a mark too."""
@@ -130,10 +144,6 @@ class History:
                 self._states[place] = "done" if after or self._ended == "completed" else "open"
             after = after or place in self._states
         return after
-
-
-def _place(location: str) -> str:
-    return _AGAIN.sub("", _TURN.sub("", location))
 
 
 def _message(entry: Entry) -> bool:

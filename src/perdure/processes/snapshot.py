@@ -15,8 +15,8 @@ from .branches import Branch, Fork, Frame, Scope, Stop, Turns, Wait
 from .compile import Op, Program
 from .life import Life, Planned
 
-_WAIT = ("kind", "intent", "number", "age", "attempt", "tries", "since", "params", "deadline")
-_STOP = ("error", "age", "field", "number", "attempt")
+_WAIT = ("kind", "intent", "number", "age", "attempt", "tries", "since", "params", "deadline", "place")
+_STOP = ("error", "age", "field", "number", "attempt", "place")
 _outcome_decoder = msgspec.msgpack.Decoder(Outcome)
 
 
@@ -129,14 +129,14 @@ def _branch(life: Life, kept: dict[str, Any], parent: Branch | None, outer: Scop
     branch.waited = kept["waited"]
     if kept["wait"] is not None:
         branch.wait = Wait("", b"")
-        for name, value in zip(_WAIT, kept["wait"], strict=True):
+        for name, value in zip(_WAIT, kept["wait"], strict=False):
             setattr(branch.wait, name, value)
         for id in (branch.wait.intent, branch.wait.deadline):
             if id:
                 life.waits[id] = branch
     if kept["stop"] is not None:
         branch.stop = Stop({}, 0)
-        for name, value in zip(_STOP, kept["stop"], strict=True):
+        for name, value in zip(_STOP, kept["stop"], strict=False):
             setattr(branch.stop, name, value)
     if kept["fork"] is not None:
         branch.fork = _fork(life, kept["fork"], branch, outer)

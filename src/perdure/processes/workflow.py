@@ -11,20 +11,32 @@ import msgspec
 
 from perdure.codec import decode, encode, to_plain
 from perdure.codec.jsonschema import read
-from perdure.errors import BadProcess, CallerError, Misfit, NotConvertible, PerdureError, TooLarge, WorkflowUnavailable
+from perdure.errors import (
+    BadProcess,
+    CallerError,
+    DoesNotFit,
+    Misfit,
+    NotConvertible,
+    PerdureError,
+    TooLarge,
+    WorkflowUnavailable,
+)
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.entry import Entry
 from perdure.kernel.events import Address
 from perdure.kernel.limits import VALUE_MAX, Limits
 from perdure.kernel.machine import Machine
+from perdure.kernel.moment import Moment
 from perdure.kernel.policy import Policy
 from perdure.kernel.retention import Retention
 from perdure.kernel.routing import Subscription
 from perdure.ports.dialect import Stored
 
 from .compile import Program
+from .life import StepError
 from .machine import ProcessMachine, refusal
+from .migrate import migrated
 
 if TYPE_CHECKING:
     from perdure.drawing.draw import Format
@@ -121,6 +133,21 @@ class Runnable:
     def machine(self, address: str, snapshot: builtins.bytes | None) -> ProcessMachine:
         return ProcessMachine(self.program, address, snapshot)
 
+    def take_over(
+        self, address: str, machine: Machine, renamed: Mapping[str, str], moment: Moment
+    ) -> tuple[Machine, Decision]:
+        """Nothing is opened, withdrawn or done: what was open is, and what stopped has."""
+        assert isinstance(machine, ProcessMachine)
+        made = self.machine(address, migrated(machine.life, self.program, renamed))
+        made.life.begin_slice(moment)
+        for name in sorted(self.program.state.keys() - made.life.state.keys()):
+            try:
+                made.life.begin(name)
+            except StepError as error:
+                raise DoesNotFit(f"state.{name}: {error}") from None
+        begin = made.snapshot()
+        return made, msgspec.structs.replace(made.life.decision(), begin=begin)
+
     def differs(self, recorded: Decision, current: Decision) -> bool:
         return any(getattr(recorded, name) != getattr(current, name) for name in _COMPARED)
 
@@ -208,6 +235,11 @@ class Runnable:
         data = self.program.data
         marks = History(data, address).take(entries).marks()
         return draw(blocks(data, marks), format, direction, title=f"{address} of {self.name} {self.number}")
+
+    def unread(self, machine: Machine) -> list[tuple[str, Any]]:
+        """The messages that were not received yet, for people."""
+        assert isinstance(machine, ProcessMachine)
+        return [(message["name"], message["body"]) for message in machine.life.mailbox]
 
     def read_state(self, machine: Machine) -> Any:
         """The business state, for people and clients."""

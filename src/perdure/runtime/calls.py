@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from perdure.errors import EngineClosed
 from perdure.kernel.batch import Batch, Publication
 from perdure.kernel.effects import Call
 from perdure.kernel.events import Address, Event, Parked, ReceiptArrived, Redelivered, Requested
@@ -83,7 +84,7 @@ class Calls:
 
     def _answered(self, intent: bytes, receipt: Receipt) -> None:
         """An executor's receipt. It is kept here until it is durable, so that a failed commit cannot lose it."""
-        if receipt is CUT:
+        if receipt is CUT or self._is_refused_by_the_close(intent, receipt):
             self.leave(intent)
             return
         running = self.running.pop(intent, None)
@@ -96,6 +97,14 @@ class Calls:
         offer = self.receipts[intent] = Offer(running.instance, ReceiptArrived(intent, receipt), intent)
         self._core.kernel.offer(offer)  # the short way of `keep`
         self._core.schedule()
+
+    def _is_refused_by_the_close(self, intent: bytes, receipt: Receipt) -> bool:
+        """Whether a call failed because it asked the engine for something while that closes: it is no failure of the
+        call, and the next engine makes it again. What may run once only has ended, and is not parked.
+        """
+        running, error = self.running.get(intent), receipt.error
+        closing = self._core.closing and error is not None and error.type == EngineClosed.__name__
+        return closing and running is not None and running.effect.deliveries_max != 1
 
     def keep(self, ticket: bytes, offer: Offer) -> None:
         """Offer what an executor says, and keep it until it is durable."""

@@ -60,7 +60,7 @@ from .policies import refuse_by_policy, takes_empty_key
 from .receipt_taken import wait_until_taken
 from .references import live_one
 from .startable import Named, Startable
-from .state import Keyed, Stateful, is_known, read_state, record_at, record_now
+from .state import Keyed, Stateful, is_known, read_state, record_at, record_now, version_in
 from .tasks import Tasks
 
 R = TypeVar("R")
@@ -92,6 +92,7 @@ class Client(Speaker):
         """Definitions of processes: put, activate, list."""
         self.playbooks = Definitions(connection, "playbook")
         """Definitions of playbooks, as `processes`."""
+        self.processes.code = self.playbooks.code = self.code
         self.tasks = Tasks(connection)
         """What people are asked for, by all workflows of this database."""
 
@@ -294,7 +295,7 @@ class Client(Speaker):
     async def _read_state(self, record: StoredInstance | None) -> Any:
         known = self._workflows
         if record is not None and record.head.workflow not in known:
-            known = Workflows(filter(None, [await self.code(record.head.workflow, record.head.version)]))
+            known = Workflows(filter(None, [await self.code(record.head.workflow, version_in(record))]))
         return read_state(known, record)
 
     async def code(self, name: str, version: str = "") -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Unpack
 
 from perdure.codec import decode, digest
 from perdure.definitions import load
@@ -24,19 +24,23 @@ from perdure.definitions.model import (
     put_body,
     put_id,
 )
-from perdure.errors import BadCall, CallerError, DefinitionConflict, UnknownVersion, UnknownWorkflow
+from perdure.errors import BadCall, CallerError, DefinitionConflict, UnknownInstance, UnknownVersion, UnknownWorkflow
 from perdure.expressions.functions import described
-from perdure.kernel.asked import Actor
-from perdure.kernel.events import Started
+from perdure.kernel.asked import Actor, Asked
+from perdure.kernel.batch import HeadRow
+from perdure.kernel.events import Address, Started
+from perdure.kernel.machine import Successor
 from perdure.kernel.workflows import Workflows
 from perdure.ports.dialect import Stored
 from perdure.ports.store import Filter, Queries, place_of
 
-from .arguments import unknown
+from .arguments import Said, asked, checked_text, unknown
 from .connection import Connection
 from .handle import Handle
+from .migration import LeftAlone, Migrating, Migration, live_heads
 
 By = Actor | str | None
+Code = Callable[[str, str], Awaitable[Any]]
 
 TAKEN_UP_SECONDS: Final = 5.0
 
@@ -70,11 +74,13 @@ class Definitions:
         self._judge = judge
         self.make_schema: Callable[[], dict[str, Any]] | None = None
         """Makes the JSON Schema of a definition: `app` knows the dialects."""
+        self.code: Code = _no_code
+        """Gives the definition of a name and a version as a workflow; None: it cannot be read."""
 
     def through(self, connection: Connection) -> Definitions:
         """The same, asked by another connection."""
         found = Definitions(connection, self._dialect, self._added, self._judge)
-        found.make_schema = self.make_schema
+        found.make_schema, found.code = self.make_schema, self.code
         return found
 
     async def put(self, workflow: Storable, *, activate: bool = False, by: By = None) -> str:
@@ -117,6 +123,47 @@ class Definitions:
         if self._added is not None:
             self._added(stored, await self._register(name))
 
+    async def migrate(
+        self,
+        name: str,
+        *,
+        to: str,
+        keys: Iterable[str] | None = None,
+        map: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+        **said: Unpack[Said],
+    ) -> Migration:
+        """Let live instances go on under another version, each by one entry; what does not fit is told and left alone.
+
+        All that an instance stands at must be in that version, of the same kind: at the same location, or at the one
+        that `map` names, `{old: new}`. `keys`: of these instances; None: of all that live. `dry_run` only tells.
+        """
+        workflow = await self.code(name, to) or await self.get(name, to)
+        if not isinstance(workflow, Successor):
+            raise CallerError(f"{name} is no process: its instances migrate to no version that is named")
+        for old, new in (map or {}).items():
+            checked_text(old, "a location"), checked_text(new, "a location")
+        moving = Migrating(self._connection, self.code, workflow, map or {}, asked(said) or Asked())
+        queries, found = self._connection.queries, Migration(name, workflow.version, [], [])
+        if keys is None:
+            heads = [each async for each in live_heads(queries, name) if each.version != workflow.version]
+        else:
+            heads = [await self._head(Address(name, key)) for key in keys]
+        for head in heads:
+            address = Address(name, head.key)
+            why = await moving.move(address, dry_run=dry_run)
+            if why:
+                found.left.append(LeftAlone(str(address), why))
+            else:
+                found.migrated.append(str(address))
+        return found
+
+    async def _head(self, address: Address) -> HeadRow:
+        head = await self._connection.queries.head(address)
+        if head is None:
+            raise UnknownInstance(f"there is no instance {address}; `perdure ls` lists what exists")
+        return head
+
     async def list(self) -> list[tuple[str, Register]]:
         """The names, each with its versions and the active one."""
         found = await registers(self._connection.queries)
@@ -151,6 +198,10 @@ class Definitions:
             names = [each for each, _ in await self.list()]
             raise UnknownWorkflow(unknown(self._dialect, name, names, "put it there first"))
         return register
+
+
+async def _no_code(name: str, version: str) -> Any:
+    return None
 
 
 async def keep(connection: Connection, given: Stored, *, activate: bool = False, by: By = None) -> Register:

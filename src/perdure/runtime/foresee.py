@@ -27,10 +27,10 @@ async def foresee(handle: Handle[Any], verb: str, params: dict[str, Any]) -> lis
             _stuck_at(handle, reader, location)
             return [f"answer {location} with {params.get('as', 'ok')}", f"go on after {location}"]
         case "rewind":
-            return [f"drop {each} and do it again" for each in await handle.rewind(location, dry_run=True)]
+            dropped = await handle.rewind(location, force=bool(params.get("force")), dry_run=True)
+            return [f"drop {each} and do it again" for each in dropped]
         case "fork":
-            await handle._refuse("fork")
-            handle._point(await handle._behind(whole=True), location)
+            await handle._fork(location, params.get("edit") or {}, params.get("key"), {})
             edits = [f"with another value for {each}" for each in params.get("edit") or {}]
             return [f"start another instance that goes on at {location}", *edits]
         case "wake":

@@ -33,12 +33,14 @@ from perdure.errors import (
     UnknownLocation,
 )
 from perdure.kernel.decision import Outcome
+from perdure.kernel.entry import decode as decode_entry
 from perdure.kernel.events import Address, CancelAsked, Message, Ref, Retried, Rewound, Settled, Started, Tagged, Woken
 from perdure.kernel.limits import VALUE_MAX
-from perdure.kernel.location import is_sleep
-from perdure.kernel.past import Behind, Point, still_running
+from perdure.kernel.location import Patterns, is_sleep
+from perdure.kernel.past import Behind, Point
 from perdure.kernel.policy import Verb
 from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.refusals import rewind_refusal
 from perdure.kernel.retention import FORGOTTEN
 from perdure.kernel.rows import StoredInstance, response_name
 from perdure.kernel.status import TERMINAL, Status, ended
@@ -54,7 +56,7 @@ from .history import Reader, read_history, summary
 from .open_effects import intent_id
 from .policies import refuse_by_policy
 from .startable import Named, Startable
-from .state import draw_instance, read_state
+from .state import draw_instance, read_state, version_in
 from .streams import Streams
 
 R = TypeVar("R")
@@ -308,22 +310,20 @@ class Handle(Speaker, Generic[R]):
 
         What came before is kept: answers, messages, sleeps, versions. Raises `StillRunning` while a step runs that
         would be dropped; `force` cancels it. Values that were published stay readable. Gives the locations that are
-        dropped; `dry_run` does nothing else.
+        dropped; `dry_run` does nothing else, and is refused as the rewind itself would be.
         """
         await self._refuse("rewind")
         behind = await self._behind()
         if behind.point_of(checked_text(to, "a location")) is None:
             behind = await self._behind(whole=True)
         point = self._point(behind, to)
-        dropped = behind.dropped(point)
-        if dry_run:
-            return dropped
         event = behind.rewind(to, point, force)
-        running = still_running(behind.instance, event)
-        if running is not None:  # an engine in another process would refuse it, and its caller would not hear that
-            raise refusal(running)
-        await self._rewind(event, said)
-        return dropped
+        against = rewind_refusal(behind.instance, event)
+        if against is not None:  # an engine in another process would refuse it, and its caller would not hear that
+            raise refusal(against)
+        if not dry_run:
+            await self._rewind(event, said)
+        return behind.dropped(point)
 
     async def fork(
         self, at: str, edit: Mapping[str, Any] | None = None, *, key: str | None = None, **said: Unpack[Said]
@@ -333,6 +333,14 @@ class Handle(Speaker, Generic[R]):
         `edit` has other values for steps that were answered before, by location. If it has one for the operation at
         `at` itself, that is not done again: the fork goes on after it. This instance goes on as it was.
         """
+        address, event, made = await self._fork(at, edit or {}, key, said)
+        instance = await self._connection.put(address, event, new=key is None) if made is None else made
+        return Handle(self._connection, address, self._workflow, instance, self._workflows)
+
+    async def _fork(
+        self, at: str, edit: Mapping[str, Any], key: str | None, said: Said
+    ) -> tuple[Address, Started, int | None]:
+        """The name and the start of a fork, and its number if this very fork was made before. Raises its refusals."""
         await self._refuse("fork")
         behind = await self._behind(whole=True)
         point = self._point(behind, at)
@@ -340,13 +348,11 @@ class Handle(Speaker, Generic[R]):
             point = behind.answer_at(at) or point
         if behind.cancelled(point):
             raise CallerError(f"{self.address} was cancelled before {at!r}: a fork there would be cancelled too")
-        answered, values = behind.answered(point), dict(edit or {})
+        answered, values = behind.answered(point), dict(edit)
         for location in values.keys() - answered:
             names = ", ".join(sorted(answered)) or "nothing"
             raise UnknownLocation(f"{self.address} had no answer at {location!r} before {at!r}; it had: {names}")
         address = Address(self.workflow, checked_key(key))
-        if key is not None and await self._connection.queries.head(address) is not None:
-            raise KeyInUse(f"{address} exists already; a fork needs a key of its own")
         seed, state = self._connection.entropy(), behind.instance
         forked = _bounded(
             behind.fork(address.key, at, point, {each: encode(to_plain(values[each])) for each in values})
@@ -361,8 +367,16 @@ class Handle(Speaker, Generic[R]):
             forked=forked,
             asked=asked(said),
         )
-        instance = await self._connection.put(address, event, new=key is None)
-        return Handle(self._connection, address, self._workflow, instance, self._workflows)
+        head = None if key is None else await self._connection.queries.head(address)
+        if head is not None and await self._first_event_forked(head.id) != forked:
+            raise KeyInUse(f"{address} exists already; a fork needs a key of its own")
+        return address, event, None if head is None else head.id
+
+    async def _first_event_forked(self, instance: int) -> Rewound | None:
+        """What an instance was forked with; None: it is no fork, or its history was removed."""
+        rows = await self._connection.queries.history(instance, limit=1)
+        events = [decode_entry(row.seq, row.instance, row.at, row.body, Patterns()).event for row in rows]
+        return next((event.forked for event in events if isinstance(event, Started)), None)
 
     def _point(self, behind: Behind, location: str) -> Point:
         point = behind.point_of(checked_text(location, "a location"))
@@ -441,11 +455,12 @@ class Handle(Speaker, Generic[R]):
         assert head is not None, "it has a history"
         if not rows:
             raise CallerError(f"at={at}: {self.address} begins after that entry")
-        known = self._workflows
-        if self._restored is not None and known.exactly(head.workflow, head.version) is None:
-            stored = await self._restored(self._connection.queries, head.workflow, head.version)
+        known, record = self._workflows, StoredInstance(head, None, tuple(rows))
+        version = version_in(record)
+        if self._restored is not None and known.exactly(head.workflow, version) is None:
+            stored = await self._restored(self._connection.queries, head.workflow, version)
             known = known if stored is None else Workflows([stored])
-        return draw_instance(known, StoredInstance(head, None, tuple(rows)), format, direction)
+        return draw_instance(known, record, format, direction)
 
     async def history(self) -> list[Line]:
         """Every entry so far, in words."""

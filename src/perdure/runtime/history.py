@@ -71,6 +71,7 @@ class HistoryNow(NamedTuple):
     state: Instance
     lines: Sequence[Line]
     waiting: Sequence[Waiting]
+    kept: int = 0  # messages that answered no wait when they came
 
 
 class Reader:
@@ -84,6 +85,7 @@ class Reader:
         self.seq = 0 if begin is None else begin.seq  # of the last row read
         self._patterns = Patterns(() if begin is None else begin.patterns.texts())
         self._instance = begin
+        self._kept = 0
         opened = () if begin is None else begin.open.values()
         since = 0 if begin is None else begin.started_at  # when it was opened is not known
         self._opened = {intent.id: (intent.effect.location, since) for intent in opened}
@@ -105,6 +107,8 @@ class Reader:
         changed = apply(self._instance, entry)
         self.seq = entry.seq
         line = _line(entry, self._opened)
+        if type(entry.event) is Message and not changed.closed:
+            self._kept += 1
         for intent in changed.closed:
             self._opened.pop(intent.id, None)
         for intent in changed.opened:
@@ -124,7 +128,7 @@ class Reader:
         still = copy(self.state)
         still.open = {id: copy(intent) for id, intent in still.open.items()}
         still.published, still.tags = dict(still.published), dict(still.tags)
-        return HistoryNow(still, lines[:], self.waiting())
+        return HistoryNow(still, lines[:], self.waiting(), self._kept)
 
 
 async def read_history(queries: Queries, id: int, watchers: Sequence[HistoryWatcher] = ()) -> tuple[Reader, list[Line]]:
@@ -156,7 +160,7 @@ async def aside(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwar
 
 async def read_now(queries: Queries, id: int) -> HistoryNow:
     reader, lines = await read_history(queries, id)
-    return HistoryNow(reader.state, lines, reader.waiting())
+    return reader.now(lines)
 
 
 def begun(record: StoredInstance) -> Instance:

@@ -31,6 +31,7 @@ from .inbox import Inbox
 from .listener import tell
 from .loading import Loading
 from .log import log
+from .meter import Meter
 
 LIGHT_WAIT: Final = 50_000_000
 """How long the results of ephemeral calls may wait for something that is worth a commit."""
@@ -50,6 +51,7 @@ class Loop:
         enclosure: AbstractContextManager[None],
         cache: int,
         memory: int,
+        meter: Meter,
     ) -> None:
         self._core = core
         self._calls = calls
@@ -59,6 +61,8 @@ class Loop:
         self._enclosure = enclosure
         self._cache = cache
         self._memory = memory
+        self._meter = meter
+        self._asked = 0  # when the commit that is under way was asked for
         self._hurry = False  # what waits has waited long enough
         self.missing: Callable[[], None] | None = None
         """Called when the inbox has events that this engine has no workflow for."""
@@ -116,6 +120,7 @@ class Loop:
         core.committing = batch
         if batch.writes:
             life = core.life
+            self._asked = self._meter.now()
             core.store.commit(batch, lambda error: self._committed(life, error))
         else:
             self._committed(core.life, None)  # answers only, and nothing before them is undecided
@@ -133,7 +138,9 @@ class Loop:
         core.failures = 0
         if batch.journal:
             core.durable_seq = batch.journal[-1].seq
-        core.counts["commits"] += batch.writes
+        if batch.writes:
+            core.counts["commits"] += 1
+            self._meter.committed(self._meter.now() - self._asked, filter(None, batch.jobs_closed.values()))
         core.counts["entries"] += len(batch.journal)
         kernel = core.kernel
         with collector.Paused():

@@ -21,6 +21,7 @@ from perdure.ports.store import Queries, Store
 
 from .inbox import POLL
 from .listener import Listener
+from .meter import Meter
 from .shard import Loader, Shard
 
 
@@ -62,6 +63,10 @@ class Setup(msgspec.Struct):
     verify: Verify
     loader: Loader | None = None
     retention: Retention | None = None
+    meter: Meter | None = None
+
+    def __post_init__(self) -> None:
+        self.meter = Meter(self.clock)
 
     def add_effects(self, queries: Queries) -> None:
         if self.effects is not None:
@@ -93,4 +98,5 @@ class Setup(msgspec.Struct):
             shards=shards,
             poll=poll,
             loader=self.loader,
+            meter=self.meter,
         )

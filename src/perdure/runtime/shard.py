@@ -37,6 +37,7 @@ from .loading import Loading
 from .log import log
 from .loop import Loop
 from .lost_jobs import LostJobs
+from .meter import Meter
 from .retention import kept
 
 MEMORY: Final = 256 * 1024 * 1024
@@ -77,6 +78,7 @@ class Shard:
         poll: int = POLL,
         loader: Loader | None = None,
         retention: Retention | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self._loader = loader
         self._retention = retention
@@ -90,6 +92,8 @@ class Shard:
         self._workflows = Workflows(workflows)
         self._owner = owner
         self._verify = verify
+        meter = meter or Meter(clock)
+        store.measure(meter.figures)
         core = self._core = Core(store, clock, listener, self._new_kernel(Position(0, 0, ())), self._crash)
         self._calls = Calls(core, self._executors)
         self._frames = Frames(core, self._calls)
@@ -106,6 +110,7 @@ class Shard:
             enclosure=enclosure,
             cache=cache,
             memory=memory,
+            meter=meter,
         )
         self._loop.missing = None if loader is None else self._load_missing
         for executor in self._executors.values():

@@ -42,6 +42,20 @@ async def is_known(queries: Queries, workflows: Workflows[Any], name: str) -> bo
     return name in workflows or Workflows(await queries.workflows()).newest(name) is not None
 
 
+def version_in(record: StoredInstance) -> str:
+    """The version that an instance runs on by its record, which may end before a migration."""
+    return fold(Address(record.head.workflow, record.head.key), record.snapshot, record.rows).definition
+
+
+@runtime_checkable
+class Receives(Workflow, Protocol):
+    """A workflow whose instances keep messages until they receive them."""
+
+    def unread(self, machine: Machine) -> list[tuple[str, Any]]:
+        """The name and the body of each message that was not received yet, the oldest first."""
+        ...
+
+
 async def record_now(queries: Queries, ref: Address | int) -> StoredInstance | None:
     """What is known of an instance, with its past also if it has ended: some workflows keep their state."""
     record = await queries.record(ref)
@@ -101,6 +115,18 @@ def draw_instance(
     machine = rebuild(instance, workflow)
     try:
         return workflow.draw_instance(machine, format, direction)
+    finally:
+        machine.dispose()
+
+
+def read_unread(workflow: Receives, record: StoredInstance) -> list[tuple[str, Any]]:
+    """The messages that an instance has recorded and not received."""
+    instance = fold(Address(record.head.workflow, record.head.key), record.snapshot, record.rows)
+    if instance.ended:
+        return []
+    machine = rebuild(instance, workflow)
+    try:
+        return workflow.unread(machine)
     finally:
         machine.dispose()
 

@@ -44,7 +44,7 @@ from .readers import FoldedHistory, Histories
 from .reading import no_such, read_query
 from .redacting import Redactor, read_pointer
 from .rendering import plain, shown, trimmed
-from .repeat import REPLAYED, SAID, Repeats, came_before, check_entry, event_id, first_answer, said_of
+from .repeat import REPLAYED, SAID, Repeats, came_before, check_entry, event_id, first_answer, refuse_moved, said_of
 from .routes import API, ROUTES, Route, match
 from .settings import Settings, secret_of
 from .static import Static
@@ -54,6 +54,9 @@ log: Final = logging.getLogger("perdure.server")
 
 LONG: Final = frozenset({"result", "ask"})
 """Verbs that wait as long as their caller says."""
+
+SHOWN_ONCE: Final = frozenset({"key add", "access link"})
+"""Verbs whose answer is a secret."""
 
 STRANGER: Final = HttpProblem(401, "login-needed", "log in, or send an API key: Authorization: Bearer pdk_…")
 HEALTH_SECONDS: Final = 2.0
@@ -238,7 +241,9 @@ class ServerApp:
             calling.event = event_id(login.actor.id, f"{request.id}:{token_hex(8)}")
             asked = msgspec.structs.replace(asked, id=calling.event)
         calling.client = asking(self.client, asked)
-        return await work() if key is None else await self._repeats.once(login, key, calling.said, work)
+        if key is None:
+            return await work()
+        return await self._repeats.once(login, key, calling.said, work, secret=route.name in SHOWN_ONCE)
 
     async def _call(self, calling: Calling, route: Route, params: Any) -> Answer:
         repeated, heights = False, None
@@ -266,6 +271,7 @@ class ServerApp:
             if first is None and isinstance(error, UnknownWorkflow) and not calling.sees_all:
                 raise HttpProblem(404, "unknown-workflow", "there is no such workflow") from None
             if first is None:
+                await refuse_moved(calling)
                 raise
             answered, repeated = first, True
         if isinstance(answered, Answer):
@@ -280,7 +286,7 @@ class ServerApp:
         made = status == 201 and route.name in ("start", "bulk start")
         if (made or status == 202) and isinstance(id := getattr(answer, "id", None), str):
             folder = "/bulk" if route.name == "bulk start" else "/instances"
-            headers.append(("location", f"{calling.request.root}{API}{folder}/{quote(id, safe='/@')}"))
+            headers.append(("location", await _location(calling, folder, id)))
         query = read_query(calling.request.query) if route.read else {}
         if route.direct and "fields" not in query:
             return Answer(status, msgspec.json.encode(answer), headers=headers)
@@ -433,10 +439,18 @@ async def _no_verb(calling: Calling, path: str) -> HttpProblem | None:
     return HttpProblem(404, "not-found", no_such("verb", verb, [name for name in reads if "{" not in name]))
 
 
+async def _location(calling: Calling, folder: str, id: str) -> str:
+    """Where an answer says to look: by number, if the path of the name would be read as another one."""
+    if {".", "..", "-"} & set(id.split("/")):
+        head = calling.head if calling.made is None else await calling.client.queries.head(calling.made)
+        id = id if head is None else f"@{head.id}"
+    return quote(f"{calling.request.root}{API}{folder}/{id}", safe="/@")
+
+
 def _whole(request: Request) -> str:
     """The URL of the same answer with whole values."""
     query = f"{request.query.decode('ascii')}&" if request.query else ""
-    return f"{request.root}{request.path}?{query}values=whole"
+    return f"{quote(request.root + request.path, safe='/@')}?{query}values=whole"
 
 
 def _trimmed(document: Any, fields: list[str]) -> Any:

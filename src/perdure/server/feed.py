@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from contextlib import aclosing, suppress
 from itertools import islice
 from typing import Final, NamedTuple
@@ -51,10 +51,12 @@ def unpack(text: str) -> Position | None:
 
 
 class Feed:
+    """`told`: the events since the last entries that streams have already put into bytes, by whom they are for."""
+
     def __init__(self, client: Client) -> None:
         self._client = client
         self._ring: deque[Moved] = deque(maxlen=RING)
-        self._shared: dict[tuple[int, Hashable], list[Moved]] = {}
+        self.told: dict[Hashable, bytes] = {}
         self._watchers: set[asyncio.Event] = set()
         self._task: asyncio.Task[None] | None = None
         self._begun = asyncio.Event()
@@ -67,10 +69,13 @@ class Feed:
         woken = asyncio.Event()
         self._watchers.add(woken)
         if self._task is None or self._task.done():
-            self._begun.clear()
-            self.failed = False
-            self._task = asyncio.ensure_future(self._follow())
-        await self._begun.wait()
+            self._begun, self.failed = asyncio.Event(), False
+            self._task = asyncio.ensure_future(self._follow(self._begun))
+        try:
+            await self._begun.wait()
+        except BaseException:
+            self.leave(woken)
+            raise
         return woken
 
     def leave(self, woken: asyncio.Event) -> None:
@@ -83,20 +88,13 @@ class Feed:
         for woken in self._watchers:
             woken.set()
 
-    def since(self, n: int, channels: Hashable, concerns: Callable[[Moved], bool]) -> list[Moved] | None:
-        """What moved after the n-th and concerns a reader; None: too much has moved.
-
-        Readers of the same channels share the answer: a thousand of them judge an entry once.
-        """
+    def since(self, n: int) -> list[Moved] | None:
+        """What moved after the n-th; None: too much has moved."""
         if n == self.n:
             return []
         if not self._ring or self._ring[0].n > n + 1:
             return None
-        known = self._shared.get((n, channels))
-        if known is None:
-            moved = list(islice(reversed(self._ring), self.n - n))[::-1]
-            known = self._shared[n, channels] = [each for each in moved if concerns(each)]
-        return known
+        return list(islice(reversed(self._ring), self.n - n))[::-1]
 
     async def missed(self, after: Position) -> tuple[list[Moved], Position, int] | None:
         """What moved between a position and now, and where now is; None: too much, or a position of elsewhere."""
@@ -114,10 +112,11 @@ class Feed:
                 place = rows[-1].seq
         return await self._headed(found), now, n
 
-    async def _follow(self) -> None:
+    async def _follow(self, begun: asyncio.Event) -> None:
+        """`begun` is of this task alone: one that ends late does not say that the next one knows where it is."""
         try:
             self.position = await self._client.queries.heights()
-            self._begun.set()
+            begun.set()
             async with aclosing(self._client.changes()) as changes:
                 async for _ in changes:
                     await self._read()
@@ -126,7 +125,7 @@ class Feed:
         except Exception:
             self.failed = True
         finally:
-            self._begun.set()
+            begun.set()
             for woken in self._watchers:
                 woken.set()
 
@@ -142,7 +141,7 @@ class Feed:
                 for each in moved:
                     self.n += 1
                     self._ring.append(each._replace(n=self.n))
-                self._shared.clear()
+                self.told.clear()
                 self.position[shard] = rows[-1].seq
                 for woken in self._watchers:
                     woken.set()

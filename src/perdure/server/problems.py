@@ -95,6 +95,7 @@ _ROWS: Final[tuple[tuple[str, str, int], ...]] = (
     ("InstanceEnded", "instance-ended", 409),
     ("NotStuck", "not-stuck", 409),
     ("StillRunning", "still-running", 409),
+    ("DoesNotFit", "does-not-fit", 409),
     ("RuleRefused", "rule-refused", 409),
     ("StalePatch", "stale-patch", 409),
     ("ReceiptRefused", "receipt-refused", 409),

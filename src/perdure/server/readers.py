@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from perdure.kernel.apply import Changed
 from perdure.kernel.batch import HeadRow, JournalRow
 from perdure.kernel.entry import Entry
-from perdure.kernel.events import asked_of
+from perdure.kernel.events import Event, asked_of
 from perdure.kernel.instance import Instance
 from perdure.kernel.retention import FORGOTTEN
 from perdure.kernel.rows import StoredInstance
@@ -37,10 +37,11 @@ VALUE_FACTOR: Final = 4
 
 
 class FoldedHistory:
-    """The lines of an instance, its operations, what it was at each entry, and who asked for an entry."""
+    """The lines of an instance, its first event, its operations, what it was at each entry, and who asked for one."""
 
     def __init__(self) -> None:
         self.asked: dict[int, dict[str, str]] = {}
+        self.first: Event | None = None
         self.operations, self.past = Operations(), PastStates()
         self.reader = Reader(None, (self.operations, self.past, self))
         self.lines: list[Line] = []
@@ -48,6 +49,8 @@ class FoldedHistory:
         self.lock = asyncio.Lock()
 
     def heard(self, line: Line, entry: Entry, instance: Instance, changed: Changed) -> None:
+        if self.first is None:
+            self.first = entry.event
         said = asked_of(entry.event)
         if said is not None and said.by is not None:
             self.asked[line.number] = {"by": said.by.id, "via": said.via, "reason": said.reason}

@@ -39,6 +39,10 @@ def plain(value: Any) -> Any:
     kind = type(value)
     if value is None or kind is str or kind is bool or kind is float:  # most values: the rest of the way is long
         return value
+    if kind is int:
+        return value if -SAFE_MAX <= value <= SAFE_MAX else str(value)
+    if kind is dict:
+        return {key if isinstance(key, str) else str(key): plain(each) for key, each in value.items()}
     if isinstance(value, msgspec.Struct):
         return {
             field: plain(found)
@@ -81,8 +85,11 @@ def shown(value: Any, *, values: bool = True, whole: str | None = "", redactor: 
 
     `whole` is where the whole values are; None: nothing is cut.
     """
+    document = plain(value)
+    if values and not redactor and len(to_bytes(document)) <= CUT:
+        return document  # no value in it can be too large
     redactor = redactor or Redactor()
-    return redactor.texts(_Showing(values, whole, redactor).document(plain(value)))
+    return redactor.texts(_Showing(values, whole, redactor).document(document))
 
 
 def trimmed(document: Any, names: list[str]) -> Any:

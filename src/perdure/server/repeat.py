@@ -39,6 +39,7 @@ from .problems import HttpProblem
 
 if TYPE_CHECKING:
     from perdure.access.model import Login
+    from perdure.kernel.batch import HeadRow
 
     from .calling import Calling
 
@@ -133,10 +134,20 @@ async def check_entry(calling: Calling, heights: dict[int, int]) -> None:
         return
     after = heights.get(head.id // NUMBERS, 0)
     if await recorded(queries, head.id, calling.event, after=after) is None:
-        last, _ = await calling.histories.cut(queries, head, lambda whole: (whole.last, None))
-        if last != calling.expected:
-            text = f"the last entry of {head.workflow}/{head.key} is {last}, not {calling.expected}"
-            raise VersionConflict(f"{text}; nothing was recorded: look at it, and ask again with If-Match of now")
+        await _refuse_other_entry(calling, head)
+
+
+async def refuse_moved(calling: Calling) -> None:
+    """Raise if the instance has another last entry than `If-Match` says, before any other refusal."""
+    if calling.head is not None and "if-match" in calling.request.headers:
+        await _refuse_other_entry(calling, calling.head)
+
+
+async def _refuse_other_entry(calling: Calling, head: HeadRow) -> None:
+    last, _ = await calling.histories.cut(calling.client.queries, head, lambda whole: (whole.last, None))
+    if calling.expected is not None and last != calling.expected:
+        text = f"the last entry of {head.workflow}/{head.key} is {last}, not {calling.expected}"
+        raise VersionConflict(f"{text}; nothing was recorded: look at it, and ask again with If-Match of now")
 
 
 async def _made_by(calling: Calling, address: Address) -> int | None:
@@ -177,10 +188,17 @@ class Repeats:
         self._kept: OrderedDict[tuple[str, str], Kept] = OrderedDict()
         self._bytes = 0
 
-    async def once(self, login: Login, key: str, said: str, work: Callable[[], Awaitable[Answer]]) -> Answer:
-        """The answer of `work`, or of the first request with this key. An error is not kept: it may be tried again."""
+    async def once(
+        self, login: Login, key: str, said: str, work: Callable[[], Awaitable[Answer]], *, secret: bool = False
+    ) -> Answer:
+        """The answer of `work`, or of the first request with this key. An error is not kept: it may be tried again.
+
+        `secret`: the answer is shown once, and never kept.
+        """
         if not KEY.match(key):
             raise HttpProblem(422, "bad-request", "an Idempotency-Key has 1 to 128 visible ASCII characters")
+        if secret:
+            return await work()
         actor, now = login.actor.id, time.monotonic()
         known = self._kept.get((actor, key))
         if known is not None and now - known.at < KEPT_SECONDS:

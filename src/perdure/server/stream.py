@@ -39,6 +39,9 @@ EARLY_SECONDS: Final = 0.01
 WAITING_MAX: Final = 256
 KINDS: Final = ("instance", "list", "tasks", "fleet", "bulk", "frames")
 _NEXT: Final = re.compile(f",(?={'|'.join(KINDS)})")
+PERSONAL: Final = frozenset({"tasks", "frames"})
+"""Channels that tell two readers with the same grants different things."""
+
 MOVING: Final = frozenset({"status", "waits_for", "error_type", "error_at", "queue", "changed", "ended"})
 """Fields by which an instance enters or leaves a list while it lives."""
 
@@ -102,6 +105,7 @@ class Stream:
         self._feed, self._client, self._login, self._channels = feed, client, login, channels
         self._again, self._stopping, self._notice, self._titles = again, stopping, notice, titles
         self._frames: dict[Channel, FrameChannel] = {}
+        self._is_alike = not any(channel.kind in PERSONAL for channel in channels)
 
     async def events(self, last: str | None) -> AsyncIterator[bytes]:
         woken = await self._feed.join()
@@ -162,18 +166,32 @@ class Stream:
                     shows = sees_values(self._login, channel.workflow) and self._titles
                     for frame in frames.take():
                         yield event("frame", frame_document(frame, shows))
-                moved = self._feed.since(n, tuple(self._channels), self._concerns)
-                n, reached = self._feed.n, dict(self._feed.position)
-                if moved is None or len(moved) > WAITING_MAX:
-                    position = reached
-                    yield event("gap", {}, pack(position))
-                    continue
-                async for each in self._told(moved, position):
-                    yield each
+                since, n, reached = n, self._feed.n, dict(self._feed.position)
+                if told := await self._news(since, n, position, reached):
+                    yield told
                 position = reached
         finally:
             timer.cancel()
         yield event("bye", {"retry": random.randint(500, 5000)})
+
+    async def _news(self, since: int, n: int, position: Position, reached: Position) -> bytes:
+        """The events between two entries that the feed told, each with its position.
+
+        Readers of the same channels with the same grants get the same bytes: for a thousand of them they are made once.
+        """
+        readers = (since, n, tuple(self._channels), self._login.grants)
+        if self._is_alike and (told := self._feed.told.get(readers)) is not None:
+            return told
+        moved = self._feed.since(since)
+        if moved is not None:
+            moved = [each for each in moved if self._concerns(each)]
+        if moved is None or len(moved) > WAITING_MAX:
+            told = event("gap", {}, pack(reached))
+        else:
+            told = b"".join([each async for each in self._told(moved, position)])
+        if self._is_alike:
+            self._feed.told[readers] = told
+        return told
 
     def _concerns(self, moved: Moved) -> bool:
         return moved.head is not None and any(channel.concerns(moved.head) for channel in self._channels)

@@ -43,6 +43,7 @@ from perdure.kernel.status import FINAL, TERMINAL, Status
 from perdure.kernel.task import TaskRow, TaskRows
 from perdure.ports.frame import Frame, FramedByWorker
 from perdure.ports.jobs import CLAIM, Claim, OpenJob
+from perdure.ports.shards import Figures
 from perdure.ports.store import (
     BlobRow,
     Census,
@@ -108,6 +109,7 @@ class MemoryDatabase:
         self.workflows: list[WorkflowRow] = []
         self.blobs: dict[bytes, tuple[int, bytes]] = {}  # when it was last put, and the body
         self.world_snapshots: dict[int, WorldSnapshotRow] = {}
+        self.figures: Callable[[], Figures] = Figures
 
     def add_to_inbox(self, row: InboxRow) -> None:
         self.inbox_places += 1
@@ -244,6 +246,9 @@ class MemoryStore:
                 claimed.state = "lost"
         lost = (intent for intent, claimed in database.claims.items() if claimed.state == "lost")
         done([(database.jobs[intent].instance, intent) for intent in islice(lost, limit)])
+
+    def measure(self, figures: Callable[[], Figures]) -> None:
+        self.database.figures = figures
 
     def listen(self, framed: FramedByWorker) -> None:
         self.database.listeners.append(framed)
@@ -447,7 +452,14 @@ class MemoryStore:
         ]
 
     async def shards(self) -> list[ShardRow]:
-        return [ShardRow(0, self.database.epoch, await self.owner())]
+        database, owner = self.database, await self.owner()
+        times = [row.at for _, row in database.inbox.values()]
+        figures = Figures() if owner is None else database.figures()
+        return [ShardRow(0, database.epoch, owner, 0.0, figures, len(times), min(filter(None, times), default=0))]
+
+    async def served(self) -> list[tuple[str, str, str]]:
+        database = self.database
+        return [(database.owner, row.name, row.version) for row in database.workflows if database.owner]
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         wanted = (

@@ -260,7 +260,8 @@ class Trial:
 
     def _changed_mind(self, simulation: UserSimulation, head: HeadRow, workflow: Any) -> str:
         """What a replay of an instance decides otherwise, or an empty text."""
-        return changed_mind(Address(head.workflow, head.key), simulation.database.histories[head.id], workflow)
+        rows, code = simulation.database.histories[head.id], simulation.workflows.exactly
+        return changed_mind(Address(head.workflow, head.key), rows, workflow, code)
 
     def _end(self, simulation: UserSimulation, head: HeadRow) -> dict[str, Any]:
         return _end(head)

@@ -19,6 +19,7 @@ from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Loaded
 from perdure.ports.frame import FramedByWorker
+from perdure.ports.shards import Figures
 from perdure.ports.store import Census, Lease, Place, Position, Store
 from perdure.runtime.virtual_clock import Life, VirtualClock
 
@@ -251,6 +252,9 @@ class FaultyStore:
 
     def listen(self, framed: FramedByWorker) -> None:
         self._inner.listen(framed)
+
+    def measure(self, figures: Callable[[], Figures]) -> None:
+        self._inner.measure(figures)
 
     def close(self) -> None:
         self._inner.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from perdure.errors import NotAHistory, PerdureError, UnknownWorkflow
 from perdure.kernel.batch import JournalRow
 from perdure.kernel.decision import Decision, Outcome
 from perdure.kernel.effects import Effect, due_of
-from perdure.kernel.events import Address, CancelAsked, Rewound
+from perdure.kernel.entry import event_of
+from perdure.kernel.events import Address, CancelAsked, Migrated, Rewound, Started
 from perdure.kernel.instance import Instance
 from perdure.kernel.machine import Workflow
 from perdure.kernel.moment import when
@@ -85,19 +86,26 @@ def without_advice(divergence: str) -> str:
     return f"{said}; the code has not changed: it looks at something that is not recorded, such as a clock or dice"
 
 
-def changed_mind(address: Address, rows: Sequence[JournalRow], workflow: Workflow) -> str:
+def changed_mind(
+    address: Address, rows: Sequence[JournalRow], workflow: Workflow, code: Callable[[str, str], Workflow | None]
+) -> str:
     """What a replay decides otherwise, to the last value; an empty text: nothing. Code that has not changed must not.
 
-    An engine compares operations only, because values may change with the code.
+    An engine compares operations only, because values may change with the code. `workflow` is that of the last entry,
+    `code` has the versions that an instance ran on before it migrated.
     """
     instance = _folded(address, rows)
     assert instance.tail is not None
+    started = event_of(rows[0].body)
+    workflow = (code(address.workflow, started.version) if isinstance(started, Started) else None) or workflow
     machine = workflow.machine(str(address), None)
     try:
         for entry, event in deliveries(instance.tail):
             if type(event) is Rewound:
                 machine.dispose()
                 machine = workflow.machine(str(address), None)
+            elif type(event) is Migrated:
+                workflow = code(address.workflow, event.version) or workflow
             machine, current = deliver_again(instance, entry, event, machine, workflow, recorded=entry.decision)
             if _comparable(current) != _comparable(entry.decision):
                 rebuild(_folded(address, rows), workflow).dispose()  # another operation is told best by its Divergence

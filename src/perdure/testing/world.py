@@ -46,6 +46,7 @@ from perdure.runtime.connection import refusal
 from perdure.runtime.connections import look
 from perdure.runtime.handle import Handle
 from perdure.runtime.history import Reader
+from perdure.runtime.migration import Migration
 from perdure.runtime.policies import Policies
 from perdure.runtime.startable import Startable
 from perdure.runtime.state import Stateful
@@ -229,6 +230,20 @@ class World:
         if isinstance(workflow, Cell):
             return WorldHandle(self._connection, self._client.handle(self._definition(workflow), key))
         return WorldHandle(self._connection, self._client.handle(workflow, key))
+
+    def migrate(
+        self,
+        name: str,
+        *,
+        to: str,
+        keys: Iterable[str] | None = None,
+        map: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+        **said: Unpack[Said],
+    ) -> Migration:
+        """Let instances of a process go on under another version that was given to the world."""
+        asked = self._client.processes.migrate(name, to=to, keys=keys, map=map, dry_run=dry_run, **said)
+        return at_once(asked)
 
     def send_to(
         self,

@@ -129,6 +129,42 @@ async def wake(client: Client, given: WakeParams) -> WakeAnswer:
     return WakeAnswer(handle.id, given.location or None)
 
 
+class PauseParams(msgspec.Struct, frozen=True):
+    """`by` and `reason` are recorded. `message` is the message's own id: the same one twice is delivered once."""
+
+    id: str
+    reason: str = ""
+    by: str | None = None
+    message: str | None = None
+
+
+class PauseAnswer(msgspec.Struct, frozen=True):
+    id: str
+    pause: Literal["asked"] = "asked"
+
+
+class ResumeAnswer(msgspec.Struct, frozen=True):
+    id: str
+    resume: Literal["asked"] = "asked"
+
+
+async def pause(client: Client, given: PauseParams) -> PauseAnswer:
+    """What runs goes on to its end. Pausing twice is harmless."""
+    return PauseAnswer(await _told(client, given, "pause"))
+
+
+async def resume(client: Client, given: PauseParams) -> ResumeAnswer:
+    return ResumeAnswer(await _told(client, given, "resume"))
+
+
+async def _told(client: Client, given: PauseParams, verb: Literal["pause", "resume"]) -> str:
+    """Send the message of a verb that instances of some workflows take beside those of all."""
+    handle = await _handle(client, given.id)
+    await handle._refuse(verb)
+    await handle.send(verb, {}, id=given.message, by=given.by, reason=given.reason[:REASON_MAX])
+    return handle.id
+
+
 class RetryParams(msgspec.Struct, frozen=True):
     id: str
     dry_run: bool = False
@@ -171,7 +207,7 @@ async def rewind(client: Client, given: RewindParams) -> RewindAnswer:
     address, head = await find_started(client, given.id)
     if given.dry_run:
         planned = await dry_run(client, "rewind", head, given)
-        drops = await _pinned(client, given.id, head).rewind(given.location, dry_run=True)
+        drops = await _pinned(client, given.id, head).rewind(given.location, force=given.force, dry_run=True)
         return RewindAnswer(str(address), given.location, drops, **planned)
     client = await by_plan(client, "rewind", head, given)
     await _pinned(client, given.id, head).rewind(given.location, force=given.force)

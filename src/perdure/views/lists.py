@@ -256,7 +256,8 @@ class WorkflowRates(msgspec.Struct):
 class Rates(msgspec.Struct, frozen=True):
     """How many instances started, ended and failed in each stretch of `seconds`, the last one being now.
 
-    `by` has each workflow that started or ended one. `partial`: the budget was spent, so that the first stretches have
+    The stretches reach back a day, or only six hours or one where nothing started or ended before. `by` has each
+    workflow that started or ended one within the day. `partial`: the budget was spent, so that the first stretches have
     too few.
     """
 
@@ -269,41 +270,59 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 HOUR: Final = 3600
+SCALES: Final = (25, 150, 600)
+"""Seconds of a stretch. Of 144 stretches that is an hour, six hours, a day."""
 
 
-async def rates(queries: Queries, visible: Visible, now: datetime, seconds: int = 600, stretches: int = 144) -> Rates:
-    """Instances that started since, then older ones that ended since."""
-    since = at_of(now) - seconds * stretches * NANOSECONDS
-    starts, ends, failures = [0] * stretches, [0] * stretches, [0] * stretches
-    hours = max(1, seconds * stretches // HOUR)
+async def rates(
+    queries: Queries, visible: Visible, now: datetime, scales: tuple[int, ...] = SCALES, stretches: int = 144
+) -> Rates:
+    """Instances that started since the begin of the longest scale, then older ones that ended since."""
+    until, length = at_of(now), scales[-1] * stretches
+    since = until - length * NANOSECONDS
+    starts: list[int] = []
+    ends: list[int] = []
+    failures: list[int] = []
     by: dict[str, WorkflowRates] = {}
+
+    def answer(partial: bool) -> Rates:
+        first = min([*starts, *ends], default=until)
+        seconds = next(each for each in scales if each == scales[-1] or first >= until - each * stretches * NANOSECONDS)
+        told = [_counted(times, until, seconds, stretches) for times in (starts, ends, failures)]
+        return Rates(seconds, *told, partial, by)
+
     text = when(since).isoformat()
     began, looked = time.monotonic(), 0
     for where in ((Term("started", ">", (text,)),), (Term("ended", ">", (text,)), Term("started", "<", (text,)))):
         before = None
         while True:
             if looked >= LOOKED_MAX or time.monotonic() - began > SECONDS_MAX:
-                return Rates(seconds, starts, ends, failures, True, by)
+                return answer(partial=True)
             found = await page(queries, where, visible, PAGE_MAX, before)
             looked += found.looked
             for head in found.heads:
-                mine = by.setdefault(head.workflow, WorkflowRates([0] * hours))
-                _count(starts, head.started_at - since, seconds)
-                _count(mine.starts, head.started_at - since, HOUR)
+                mine = by.setdefault(head.workflow, WorkflowRates([0] * max(1, length // HOUR)))
+                if head.started_at >= since:
+                    starts.append(head.started_at)
+                    mine.starts[min(len(mine.starts) - 1, (head.started_at - since) // (HOUR * NANOSECONDS))] += 1
                 if head.ended_at:
-                    _count(ends, head.ended_at - since, seconds)
+                    ends.append(head.ended_at)
                     setattr(mine, head.status, getattr(mine, head.status) + 1)
                     if head.status == Status.FAILED:
-                        _count(failures, head.ended_at - since, seconds)
+                        failures.append(head.ended_at)
             before = found.next
             if before is None:
                 break
-    return Rates(seconds, starts, ends, failures, False, by)
+    return answer(partial=False)
 
 
-def _count(stretches: list[int], after: int, seconds: int) -> None:
-    if after >= 0:
-        stretches[min(len(stretches) - 1, after // (seconds * NANOSECONDS))] += 1
+def _counted(times: list[int], until: int, seconds: int, stretches: int) -> list[int]:
+    found = [0] * stretches
+    for at in times:
+        back = max(0, until - at) // (seconds * NANOSECONDS)
+        if back < stretches:
+            found[-1 - back] += 1
+    return found
 
 
 def _standing(workflow: str, version: str, status: str) -> HeadRow:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from perdure.app.definitions import stored_one
+from perdure.errors import PerdureError
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
 from perdure.kernel.moment import when
@@ -17,11 +19,14 @@ from perdure.kernel.retention import FORGOTTEN
 from perdure.kernel.workflows import Workflows
 from perdure.ports.seen import Line, Summary, Waiting, error_of, result_of
 from perdure.ports.store import Queries
-from perdure.runtime.history import HistoryNow, aside, read_now, summary, value_of
+from perdure.runtime.history import HistoryNow, aside, read_now, summary, undelivered, value_of
 from perdure.runtime.retention import Keeping
-from perdure.runtime.state import read_state, record_now
+from perdure.runtime.state import Receives, read_state, read_unread, record_now
 
 from .reasons import FindCode, with_jobs, with_schemas, words_for
+
+REPLAYED_MAX: Final = 1000
+"""Entries that are replayed for a mailbox. Of a longer history it tells only what is on its way."""
 
 
 class ShownError(msgspec.Struct, frozen=True):
@@ -50,6 +55,16 @@ class ShownWait(msgspec.Struct, frozen=True):
     schema: dict[str, Any] | UnsetType = UNSET  # JSON Schema of the message that it waits for, where that is known
 
 
+class ShownMessage(msgspec.Struct, frozen=True):
+    """A message that was not received yet, or an event on its way, which no engine has `recorded` yet."""
+
+    event: str
+    name: str
+    at: datetime
+    body: Any
+    recorded: bool
+
+
 class ListedInstance(msgspec.Struct, frozen=True):
     id: str
     workflow: str
@@ -74,6 +89,7 @@ class ShownInstance(ListedInstance, frozen=True):
     state: Any | UnsetType = UNSET  # of an instance whose definition the database has
     kept_until: datetime | UnsetType = UNSET  # of one that has ended: when retention may remove it
     forgotten: bool | UnsetType = UNSET  # retention has removed its history and its result
+    mailbox: list[ShownMessage] = []  # of messages that were received by none, those whose workflow's code is here
 
 
 class ShownEntry(msgspec.Struct, frozen=True):
@@ -95,7 +111,7 @@ async def look(
     queries: Queries, head: HeadRow, history: HistoryNow | None = None, code: FindCode | None = None
 ) -> ShownInstance:
     """`history`: what came so far, if the caller has it. `code`: who finds the code of a workflow."""
-    state, lines, open = history or await read_now(queries, head.id)
+    state, lines, open, kept = history or await read_now(queries, head.id)
     _, words = await words_for(queries, head.workflow, state.made)
     waiting = await with_schemas(code, head, await with_jobs(queries, state, open))
     parts = await aside(len(lines), words.table, lines)
@@ -112,7 +128,36 @@ async def look(
         state=UNSET if head.reason == FORGOTTEN else await _state(queries, head, code),
         kept_until=await _kept_until(queries, head),
         forgotten=True if head.reason == FORGOTTEN else UNSET,
+        mailbox=[
+            *(await _unread(queries, head, lines, code) if kept else []),
+            *(_message(line) for line in undelivered(await queries.undelivered(state.address))),
+        ],
     )
+
+
+async def _unread(queries: Queries, head: HeadRow, lines: Sequence[Line], code: FindCode | None) -> list[ShownMessage]:
+    """The recorded messages that the instance has not received: its code is delivered its history again."""
+    workflow = None if code is None else await code(head.workflow, head.version)
+    if not isinstance(workflow, Receives):
+        return []
+    record = await queries.record(head.id)
+    if record is None or len(record.rows) > REPLAYED_MAX:
+        return []
+    try:
+        unread = await aside(len(record.rows), read_unread, workflow, record)
+    except PerdureError:  # its code is another now
+        return []
+    came = [line for line in lines if line.event == "message"]
+    found = []
+    for message in reversed(unread):
+        while came and (came[-1].location, came[-1].value) != message:
+            came.pop()
+        found += [_message(came.pop())] if came else []
+    return found[::-1]
+
+
+def _message(line: Line) -> ShownMessage:
+    return ShownMessage(line.event, line.location, line.at, line.value, line.number > 0)
 
 
 async def _kept_until(queries: Queries, head: HeadRow) -> datetime | UnsetType:

@@ -63,7 +63,7 @@ async def see(
 
     `history`: what came so far, if the caller has it. `code`: who finds the code of a workflow.
     """
-    state, lines, open_now = history or await read_now(queries, head.id)
+    state, lines, open_now, _ = history or await read_now(queries, head.id)
     waiting = await with_jobs(queries, state, open_now)
     rows = await queries.workflows()
     mine = [row for row in rows if row.name == head.workflow]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,19 +17,16 @@ from perdure.kernel.events import Address
 from perdure.kernel.machine import Workflow
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rules import RULING
-from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import OWN, Workflows
-from perdure.ports.store import Filter, Queries, place_of
-
-PAGE: Final = 200
-
+from perdure.ports.store import Queries
+from perdure.runtime.migration import live_heads
 
 SAMPLE: Final = 20
 """How many instances a preview names for each location."""
 
 BUDGET_SECONDS: Final = 5.0
 BUDGET_INSTANCES: Final = 10_000
-OPEN: Final = tuple(status for status in Status if status not in TERMINAL)
 
 
 class Replayed(msgspec.Struct, frozen=True):
@@ -42,7 +39,7 @@ class Replayed(msgspec.Struct, frozen=True):
 async def survey(queries: Queries, workflows: Workflows[Any]) -> list[Replayed]:
     found: list[Replayed] = []
     for name in workflows.names():
-        async for head in _live(queries, name):
+        async for head in live_heads(queries, name, ("",)):
             workflow = _code(workflows, name, head.version)
             if workflow is not None:  # else it began with newer code: an engine with this code leaves it alone
                 against = _against(_address(head), await queries.history(head.id), workflow)
@@ -96,7 +93,7 @@ async def preview(queries: Queries, workflow: Any, seconds: float = BUDGET_SECON
     until, looked, partial = time.monotonic() + seconds, 0, False
     numbers: Counter[tuple[str, str]] = Counter()
     samples: dict[tuple[str, str], list[Replayed]] = {}
-    async for head in _live(queries, workflow.name, OPEN):
+    async for head in live_heads(queries, workflow.name):
         if time.monotonic() > until or looked >= BUDGET_INSTANCES:
             partial = True
             break
@@ -113,19 +110,6 @@ async def preview(queries: Queries, workflow: Any, seconds: float = BUDGET_SECON
     return Preview(
         workflow.name, str(workflow.version), live, looked, safe, unfit, partial, bool(workflow.policy.exact)
     )
-
-
-async def _live(queries: Queries, name: str, statuses: Sequence[str] = ("",)) -> AsyncIterator[HeadRow]:
-    """Each live instance once. By `statuses` those that have ended are not read at all."""
-    told: set[int] = set()
-    for status in statuses:
-        before = None
-        while heads := await queries.heads(Filter(workflow=name, status=status, before=before, limit=PAGE)):
-            before = place_of(heads[-1])
-            for head in heads:
-                if head.status not in TERMINAL and head.id not in told:
-                    told.add(head.id)
-                    yield head
 
 
 def _address(head: HeadRow) -> Address:

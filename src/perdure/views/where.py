@@ -47,6 +47,8 @@ FAMILY: Final = ("parent", "root")
 NUMBERED: Final = re.compile(r"@?([0-9]{1,19})\Z")
 _NAMED: Final = re.compile(r"[^/]+/")
 TIMES: Final = frozenset({"started", "changed", "ended"})
+SHOWN: Final = 1000
+"""Nanoseconds of a microsecond, in which times are shown: what is shown as a time is not after it."""
 TAG: Final = "tag."
 DIALECT: Final = "dialect"
 BRANCHES_MAX: Final = 8
@@ -91,7 +93,8 @@ def parse(text: str) -> Where:
     try:
         words = shlex.split(text, posix=True)
     except ValueError as error:
-        raise BadFilter(f"the filter {text!r:.80} has an open quote: {error}") from None
+        at = max(text.rfind(each) for each in "'\"\\") + 1
+        raise BadFilter(f"the filter {text!r:.80} has an open quote: {error}", f"character {at}") from None
     terms, at = [], 0
     for word in words:
         begin = re.split("[:<>]", word, maxsplit=1)[0]  # what follows may be quoted in the text
@@ -220,7 +223,7 @@ def filters(where: Where, limit: int, by_change: bool = False) -> list[Filter]:
         if term.field in TIMES and term.field != "changed" and not term.negated:
             low, high = fixed.get(term.field, (0, 2**63 - 1))
             bound = time_of(term.values[0], term.field)
-            fixed[term.field] = (max(low, bound + 1), high) if term.op == ">" else (low, min(high, bound))
+            fixed[term.field] = (max(low, bound + SHOWN), high) if term.op == ">" else (low, min(high, bound))
         elif term.op != ":" and not term.negated and term.field.startswith(TAG):
             name, spans = term.field.removeprefix(TAG), _spans(term.op, term.values[0])
             ranges[name] = _common(ranges[name], spans) if name in ranges else spans
@@ -281,7 +284,7 @@ def _holds(term: Term, value: str, head: HeadRow) -> bool:
     if field in TIMES:
         at = {"started": head.started_at, "changed": head.changed_at, "ended": head.ended_at}[field]
         bound = time_of(value, field)
-        return at != 0 and (at < bound if term.op == "<" else at > bound)
+        return at != 0 and (at < bound if term.op == "<" else at >= bound + SHOWN)
     return _JUDGES[field](head, value)
 
 

@@ -17,6 +17,7 @@ from perdure.runtime.client import Client, Reuse
 from perdure.verbs.act import (
     CancelParams,
     ForkParams,
+    PauseParams,
     RetryParams,
     RewindParams,
     SendAnswer,
@@ -199,6 +200,30 @@ def cancel(id: str, reason: str, undo: bool, dry_run: bool) -> CancelParams:
 def wake(id: str, location: str) -> WakeParams:
     """LOCATION is that of one sleep (`perdure why ID` names it); without it, all of them end. Recorded as such."""
     return WakeParams(id, location)
+
+
+BY = click.option("--by", metavar="NAME", help="Who says so.")
+REASON = click.option("--reason", default="", help="Recorded, and told by `perdure why`.")
+
+
+@act("pause", lambda answer: f"asked {answer.id} to pause")
+@click.argument("id")
+@BY
+@REASON
+def pause(id: str, by: str | None, reason: str) -> PauseParams:
+    """Of a playbook: no token is admitted and no attempt begins until `perdure resume`. What runs goes on to its end,
+    and deadlines hold. Pausing twice is harmless.
+    """
+    return PauseParams(id, reason, by)
+
+
+@act("resume", lambda answer: f"asked {answer.id} to go on")
+@click.argument("id")
+@BY
+@REASON
+def resume(id: str, by: str | None, reason: str) -> PauseParams:
+    """Of a playbook that was paused: what was held begins."""
+    return PauseParams(id, reason, by)
 
 
 @act("retry", planned(lambda answer: f"asked {answer.id} to try again"))

@@ -31,7 +31,7 @@ from perdure.verbs.read import (
     WhyParams,
 )
 from perdure.views.compare import ShownDifference, ShownFact
-from perdure.views.look import ListedInstance, ShownInstance, shown_wait
+from perdure.views.look import ListedInstance, ShownInstance, ShownMessage, shown_wait
 
 from ..console import Console, define
 from ..exits import Exit, Stopped
@@ -134,6 +134,7 @@ def _shown(shown: ShownInstance, now: datetime) -> str:
         rows.append(["parent", shown.parent])
     rows += [["tag", f"{name}={value}"] for name, value in shown.tags.items()]
     rows += [["open", open_line(each, now)] for each in shown.waiting]
+    rows += [["on its way", _message(each, now)] for each in shown.mailbox]
     rows += [["published", f"{name} = {short(value)}"] for name, value in shown.published.items()]
     if shown.state is not UNSET:
         rows.append(["state", to_json(shown.state)])
@@ -149,6 +150,10 @@ def _shown(shown: ShownInstance, now: datetime) -> str:
         rows.append(["result", to_json(shown.result)])
     about = table([[style(name, bold=True), text] for name, text in rows])
     return joined([about, *_parts(shown, now)])
+
+
+def _message(each: ShownMessage, now: datetime) -> str:
+    return f"{each.event} {each.name}".strip() + f" = {short(each.body)}, {ago(each.at, now)}"
 
 
 def _parts(shown: ShownInstance, now: datetime) -> list[str]:

@@ -60,7 +60,7 @@ def settled(console: Console) -> dict[str, Configured]:
 
 
 @define("serve", db="settings")
-@click.argument("modules", metavar="MODULE", nargs=-1)
+@click.argument("modules", metavar="[MODULE...]", nargs=-1)
 @_options
 def serve(console: Console, modules: tuple[str, ...], **flags: Any) -> None:
     """The engine runs the workflows of the modules. Without a module the server runs no workflow and needs no code.

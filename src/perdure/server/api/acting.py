@@ -20,6 +20,7 @@ from perdure.verbs import act
 
 from ..calling import Calling, exact, id_of
 from ..problems import HttpProblem, problem_of
+from ..repeat import refuse_moved
 from .instances import WAIT_MAX
 
 STARTS_MAX: Final = 500
@@ -69,8 +70,12 @@ async def start(calling: Calling, given: StartBody) -> Any:
 async def check_start(calling: Calling, given: act.StartParams) -> None:
     """A login starts in its own name: else four eyes would be two."""
     await calling.check_workflow(given.workflow, "unknown-workflow")
-    if given.by not in (None, calling.login.actor.id):
-        text = f"{calling.login.actor} starts instances in their own name, found by={given.by!r:.80}"
+    _check_name(calling, given.by, "starts instances")
+
+
+def _check_name(calling: Calling, by: str | None, does: str) -> None:
+    if by not in (None, calling.login.actor.id):
+        text = f"{calling.login.actor} {does} in their own name, found by={by!r:.80}"
         raise HttpProblem(403, "forbidden", text, expected=calling.login.actor.id)
 
 
@@ -92,6 +97,7 @@ def keyed(calling: Calling, given: Any, number: str = "") -> Any:
 
 async def fork(calling: Calling, given: act.ForkParams) -> act.ForkAnswer:
     head = await calling.find(given.id)
+    await refuse_moved(calling)  # a fork is no event of this instance, which the kernel would judge
     given = to_fork(calling, msgspec.structs.replace(given, id=exact(given.id, head)), head)
     return await act.fork(calling.client, given)
 
@@ -195,6 +201,21 @@ def acting(verb: Any) -> Any:
         return await verb(calling.client, msgspec.structs.replace(given, id=exact(given.id, head)))
 
     return handler
+
+
+def pausing(verb: Any) -> Any:
+    """`acting`, of a verb that is a message."""
+
+    async def handler(calling: Calling, given: act.PauseParams) -> Any:
+        head = await calling.find(given.id)
+        return await verb(calling.client, to_pause(calling, msgspec.structs.replace(given, id=exact(given.id, head))))
+
+    return handler
+
+
+def to_pause(calling: Calling, given: act.PauseParams) -> act.PauseParams:
+    _check_name(calling, given.by, "pauses and resumes instances")
+    return msgspec.structs.replace(given, message=given.message or calling.event or None)
 
 
 class TagsParams(msgspec.Struct, frozen=True):

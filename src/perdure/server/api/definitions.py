@@ -16,9 +16,10 @@ from msgspec.structs import replace
 from perdure.app.engine import Engine
 from perdure.app.ours import SCHEMAS, FileKind, kind_of_text
 from perdure.definitions.model import address
-from perdure.errors import AuthorError
+from perdure.errors import AuthorError, DoesNotFit, SelectionChanged
 from perdure.expressions.functions import described
-from perdure.verbs.plans import by_plan, plan_for
+from perdure.runtime.migration import LeftAlone, Migration, live_heads
+from perdure.verbs.plans import by_plan, plan_for, plan_of
 from perdure.views.survey import Preview, Replayed
 from perdure.views.survey import preview as previewed
 
@@ -29,6 +30,7 @@ from .instances import Nothing
 from .looks import code_of
 
 RUNS_MAX: Final = 200
+MIGRATED_MAX: Final = 500
 SIMULATE_SECONDS: Final = 7.0
 
 
@@ -156,6 +158,66 @@ async def activate(calling: Calling, given: ActivateParams) -> ActivatedDefiniti
     definitions = planned.processes if noun == "process" else planned.playbooks
     await definitions.activate(given.name, given.version)
     return ActivatedDefinition(noun, given.name, stored.version)
+
+
+class MigrationParams(msgspec.Struct, frozen=True):
+    """`to` is a version; `map` has new locations of steps by the old ones. `keys`: only these instances.
+
+    `dry_run`: only tell what would happen. `plan` is that of a dry run: refused if another set of instances fits now.
+    """
+
+    name: str
+    to: str
+    map: dict[str, str] = {}
+    keys: list[str] = []
+    dry_run: bool = False
+    plan: str = ""
+
+
+class MigratedInstances(msgspec.Struct, frozen=True):
+    """The instances that go on under the version, or would, and those that stay, with why; the `plan` of a dry run.
+
+    `more`: so many other live instances were not looked at; the same request again goes on with them.
+    """
+
+    name: str
+    version: str
+    migrated: list[str]
+    left: list[LeftAlone]
+    more: int = 0
+    plan: str | UnsetType = UNSET
+
+
+async def migrate(calling: Calling, given: MigrationParams) -> MigratedInstances:
+    """At most 500 instances. What does not fit is left alone; if nothing fits, all is refused."""
+    await calling.check_workflow(given.name)
+    to = (await calling.client.processes.get(given.name, given.to)).version
+    keys = given.keys or [
+        head.key
+        async for head in live_heads(calling.client.queries, given.name)
+        if head.version.partition("+")[0] != to
+    ]
+    few, more = keys[:MIGRATED_MAX], len(keys[MIGRATED_MAX:])
+    if given.dry_run or given.plan:
+        planned = await _migrated(calling, given, few, dry_run=True)
+        plan = plan_of("migrate", {"to": to, "map": given.map, "ids": sorted(planned.migrated)}, len(planned.migrated))
+        if given.dry_run:
+            return MigratedInstances(given.name, to, planned.migrated, planned.left, more, plan)
+        if given.plan != plan:
+            now = f"{len(planned.migrated)} instances fit now"
+            raise SelectionChanged(f"the plan {given.plan!r:.60} is of other instances: {now}; make another dry run")
+    found = await _migrated(calling, given, few, dry_run=False)
+    if found.left and not found.migrated:
+        raise DoesNotFit(f"no instance fits {given.name} {to}: {found.left[0].id}: {found.left[0].why}")
+    return MigratedInstances(given.name, to, found.migrated, found.left, more)
+
+
+async def _migrated(calling: Calling, given: MigrationParams, keys: list[str], *, dry_run: bool) -> Migration:
+    asked = calling.client.processes.migrate(given.name, to=given.to, keys=keys, map=given.map, dry_run=dry_run)
+    found = await calling.within(f"migration of {given.name}", asked)
+    if found is None:
+        raise HttpProblem(409, "still-working", "the migration goes on: ask later what is left", retry_after=5)
+    return found
 
 
 class SimulateParams(msgspec.Struct, frozen=True):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -12,12 +15,13 @@ from msgspec.structs import replace
 
 from perdure.access.model import Who, allowed
 from perdure.definitions.load import register_of
+from perdure.kernel.batch import Standing
 from perdure.kernel.moment import when
 from perdure.kernel.placement import NUMBERS
 from perdure.kernel.policy import decode_policy
 from perdure.kernel.status import TERMINAL
 from perdure.ports.store import Filter, Owner, ShardRow, place_of
-from perdure.verbs.act import ForkParams, SendParams, StartParams
+from perdure.verbs.act import ForkParams, PauseParams, SendParams, StartParams
 from perdure.verbs.read import ExportParams, ListParams, TraceAnswer, TraceParams, WhyAnswer, ls
 from perdure.verbs.table import VERBS
 from perdure.views.lists import BUILT_IN
@@ -26,7 +30,7 @@ from perdure.views.look import ShownInstance
 from ..calling import Calling, id_of, needed
 from ..problems import HttpProblem
 from ..reading import no_such, to_struct
-from .acting import check_start, to_fork
+from .acting import check_start, to_fork, to_pause
 from .bulk import OF_VERBS
 from .instances import Nothing, parents_of, private
 from .looks import unsaid
@@ -64,7 +68,7 @@ class WorkflowList(msgspec.Struct, frozen=True):
 
 
 class WorkflowsQuery(msgspec.Struct, frozen=True):
-    """`oldest`: tell the oldest live instance of each version, too."""
+    """`oldest`: tell the oldest live instance of each version, too, and which version is active."""
 
     oldest: bool = False
 
@@ -75,6 +79,7 @@ async def workflows(calling: Calling, given: WorkflowsQuery) -> WorkflowList:
 
 
 async def _with_oldest(calling: Calling, item: WorkflowItem) -> WorkflowItem:
+    item = await _registered(calling, item)
     versions = [replace(each, oldest=await _oldest(calling, item.name, each)) for each in item.versions]
     return replace(item, versions=versions)
 
@@ -132,7 +137,7 @@ async def workflow(calling: Calling, given: WorkflowName) -> WorkflowDetail:
         raise await calling.no_workflow(given.name)
     rows = [row for row in await calling.client.queries.workflows() if row.name == given.name]
     parameters = _parameters(rows[-1].parameters) if rows else None
-    item = await _with_oldest(calling, await _registered(calling, found[0]))
+    item = await _with_oldest(calling, found[0])
     return WorkflowDetail(item.name, item.noun, item.versions, item.counts, item.can_start, parameters=parameters)
 
 
@@ -171,13 +176,23 @@ def _parameters(data: bytes) -> Any:
 
 
 class EngineItem(msgspec.Struct, frozen=True):
-    """An engine that lives, and how many shards it has."""
+    """An engine that lives, and how many shards it has.
+
+    `commit_p50_seconds`, `commit_p95_seconds`: how long half, and 95 of 100, of its last commits took at most; null: it
+    has made none. `undelivered` events are in the inbox of its shards, the oldest for `inbox_lag_seconds`. `workflows`
+    are the versions that it runs.
+    """
 
     name: str
     pid: int
     host: str
     since: datetime
     shards: int
+    commit_p50_seconds: float | None
+    commit_p95_seconds: float | None
+    undelivered: int
+    inbox_lag_seconds: float
+    workflows: dict[str, list[str]]
 
 
 class ShardItem(msgspec.Struct, frozen=True):
@@ -192,12 +207,22 @@ class ShardItem(msgspec.Struct, frozen=True):
     epoch: str
     lease_until: datetime | None
     entries: str
+    undelivered: int
+
+
+class UnservedVersion(msgspec.Struct, frozen=True):
+    """A version that has `live` instances, and that no engine runs."""
+
+    workflow: str
+    version: str
+    live: int
 
 
 class FleetAnswer(msgspec.Struct, frozen=True):
     """`engine` is who runs on the database now; `entries` the last entry of each shard.
 
-    `oldest_undelivered`: since when the first of the `undelivered` events is on its way.
+    `oldest_undelivered`: since when the first of the `undelivered` events is on its way. `unserved`: code that no
+    engine has; a shard that no engine has is one whose `engine` is null.
     """
 
     engine: Owner | None
@@ -207,6 +232,7 @@ class FleetAnswer(msgspec.Struct, frozen=True):
     undelivered: int
     shards: list[ShardItem]
     oldest_undelivered: datetime | None
+    unserved: list[UnservedVersion]
 
 
 async def fleet(calling: Calling, given: Nothing) -> FleetAnswer:
@@ -214,35 +240,62 @@ async def fleet(calling: Calling, given: Nothing) -> FleetAnswer:
     heights = await queries.heights()
     facts = await queries.facts() if allowed(calling.login, "admin").yes else {}
     owner, shards = await queries.owner(), await queries.shards()
-    waiting = await queries.undelivered()
-    oldest = min([row.at for row in waiting if row.at], default=0)
+    run = [each for each in await queries.served() if calling.sees(each[1]) and not each[1].startswith(BUILT_IN)]
+    oldest = min((row.oldest for row in shards if row.oldest), default=0)
     return FleetAnswer(
         owner,
         {str(shard): str(seq) for shard, seq in heights.items()},
         facts,
-        _engines(shards),
-        len(waiting),
+        _engines(shards, run),
+        sum(row.undelivered for row in shards),
         [_shard(each, heights.get(each.shard, 0)) for each in shards],
         when(oldest) if oldest else None,
+        _unserved(await queries.counts(), run, calling.sees),
     )
 
 
-def _engines(shards: list[ShardRow]) -> list[EngineItem]:
+def _engines(shards: list[ShardRow], run: list[tuple[str, str, str]]) -> list[EngineItem]:
     """The engines that live, by name; the first shard of each tells since when."""
-    found: dict[tuple[str, int, str], list[int]] = {}
+    found: dict[tuple[str, int, str], list[ShardRow]] = {}
     for each in shards:
         if each.owner is not None:
-            found.setdefault((each.owner.name, each.owner.pid, each.owner.host), []).append(each.owner.since)
-    return [
-        EngineItem(*engine, datetime.fromtimestamp(min(since), UTC), len(since))
-        for engine, since in sorted(found.items())
-    ]
+            found.setdefault((each.owner.name, each.owner.pid, each.owner.host), []).append(each)
+    return [_engine(engine, found[engine], run) for engine in sorted(found)]
+
+
+def _engine(engine: tuple[str, int, str], mine: list[ShardRow], run: list[tuple[str, str, str]]) -> EngineItem:
+    since = min(row.owner.since for row in mine if row.owner is not None)
+    oldest = min((row.oldest for row in mine if row.oldest), default=0)
+    workflows: dict[str, list[str]] = {}
+    for _, workflow, version in [each for each in run if each[0] == engine[0]]:
+        workflows.setdefault(workflow, []).append(version)
+    return EngineItem(
+        *engine,
+        datetime.fromtimestamp(since, UTC),
+        len(mine),
+        mine[0].figures.p50,
+        mine[0].figures.p95,
+        sum(row.undelivered for row in mine),
+        max(0.0, time.time() - oldest / 1e9) if oldest else 0.0,
+        workflows,
+    )
 
 
 def _shard(row: ShardRow, height: int) -> ShardItem:
     until = datetime.fromtimestamp(row.expires, UTC) if row.expires else None
     engine = None if row.owner is None else row.owner.name
-    return ShardItem(row.shard, engine, str(row.epoch), until, str(height % NUMBERS))
+    return ShardItem(row.shard, engine, str(row.epoch), until, str(height % NUMBERS), row.undelivered)
+
+
+def _unserved(
+    counts: dict[Standing, int], run: list[tuple[str, str, str]], sees: Callable[[str], bool]
+) -> list[UnservedVersion]:
+    served = {(workflow, version) for _, workflow, version in run}
+    live: Counter[tuple[str, str]] = Counter()
+    for (workflow, version, status), count in counts.items():
+        if status not in TERMINAL and sees(workflow) and not workflow.startswith(BUILT_IN):
+            live[workflow, version] += count
+    return [UnservedVersion(*of, n) for of, n in sorted(live.items()) if n > 0 and of not in served]
 
 
 class VerbItem(msgspec.Struct, frozen=True):
@@ -310,6 +363,8 @@ async def ask_verb(calling: Calling, given: AskedVerb) -> Any:
     elif isinstance(params, ForkParams):
         assert calling.head is not None, "it was just found"
         params = to_fork(calling, params, calling.head)
+    elif isinstance(params, PauseParams):
+        params = to_pause(calling, params)
     elif isinstance(params, SendParams) and params.message is None:
         params = replace(params, message=calling.event or None)
     elif isinstance(params, TraceParams):

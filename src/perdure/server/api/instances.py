@@ -13,13 +13,12 @@ from perdure.access.model import allowed
 from perdure.codec import decode, to_plain
 from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck, PerdureError, ResultTimeout
 from perdure.kernel.batch import HeadRow
-from perdure.kernel.entry import decode as decode_entry
-from perdure.kernel.events import Started, asked_of
-from perdure.kernel.location import Patterns, is_sleep
+from perdure.kernel.events import Event, Started, asked_of
+from perdure.kernel.location import is_sleep
 from perdure.kernel.moment import when
 from perdure.kernel.policy import Policy
 from perdure.kernel.rows import told_tags
-from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.status import FINAL, TERMINAL, Status
 from perdure.ports.seen import Line, Reason
 from perdure.ports.store import Filter, ListOrder, ListPlace, change_of, place_of
 from perdure.runtime.bulk import handle_of
@@ -175,8 +174,8 @@ class InstanceDetail(ShownInstance, frozen=True, kw_only=True):
 
 async def show(calling: Calling, given: Id) -> InstanceDetail:
     head = await calling.find(given.id)
-    found = await look(calling.client.queries, head, await calling.cut(head, FoldedHistory.now), calling.client.code)
-    rows = await calling.client.queries.history(head.id, limit=1)
+    now, first = await calling.cut(head, lambda whole: (whole.now(), whole.first))
+    found = await look(calling.client.queries, head, now, calling.client.code)
     policy, _ = await words_for(calling.client.queries, head.workflow, False)
     about = summary(head)
     path = await parents_of(calling, head)
@@ -189,11 +188,11 @@ async def show(calling: Calling, given: Id) -> InstanceDetail:
         root=str(head.root),
         ended_at=about.ended_at,
         reason=about.reason,
-        input=_input(rows),
+        input=_input(first),
         noun=policy.noun,
         may=_may(calling, head, found, policy),
         path=path,
-        trace=_trace(rows),
+        trace=_trace(first),
     )
 
 
@@ -225,18 +224,13 @@ async def state_by_messages(calling: Calling, head: HeadRow, policy: Policy, at:
         return UNSET
 
 
-def _first(rows: list[Any]) -> Any:
-    return decode_entry(rows[0].seq, rows[0].instance, rows[0].at, rows[0].body, Patterns()).event if rows else None
+def _input(first: Event | None) -> Any:
+    return value_of(first.input) if isinstance(first, Started) and first.input else None
 
 
-def _input(rows: list[Any]) -> Any:
-    event = _first(rows)
-    return value_of(event.input) if isinstance(event, Started) and event.input else None
-
-
-def _trace(rows: list[Any]) -> str:
+def _trace(first: Event | None) -> str:
     """The number of the trace that a start belonged to."""
-    asked = asked_of(_first(rows)) if rows else None
+    asked = None if first is None else asked_of(first)
     parts = asked.trace.split("-") if asked is not None else []
     return parts[1] if len(parts) == 4 else ""
 
@@ -258,7 +252,7 @@ def _may(calling: Calling, head: HeadRow, found: ShownInstance, policy: Policy) 
         "wake": ended or policy.refuses("wake") or ("" if sleeps and not stuck else "it does not sleep"),
         "retry": "" if stuck else (policy.refuses("retry") if failed else "it is neither stuck nor failed"),
         "settle": "" if stuck and unknown_outcome else "no outcome is unknown",
-        "rewind": policy.refuses("rewind"),
+        "rewind": ended if head.status in FINAL else policy.refuses("rewind"),
         "fork": policy.refuses("fork"),
         "tag": ended,
     }

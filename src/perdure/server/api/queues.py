@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from perdure.kernel.moment import when
 from perdure.ports.store import ListedJob, QueueRow
@@ -32,13 +34,16 @@ class ShownJob(msgspec.Struct, frozen=True):
 
 
 class ShownQueue(msgspec.Struct, frozen=True):
-    """`depth` counts open jobs, `taken` those that a worker has; `jobs` are the oldest of them."""
+    """`depth` counts open jobs, `taken` those that a worker has; `jobs` are the oldest of them. `per_minute`: how many
+    jobs ended in the last minute; null for a login that does not see all workflows.
+    """
 
     name: str
     depth: int
     taken: int
     oldest: datetime | None
     jobs: list[ShownJob]
+    per_minute: float | None
 
 
 class QueueList(msgspec.Struct, frozen=True):
@@ -62,7 +67,7 @@ class QueueDetail(ShownQueue, frozen=True, kw_only=True):
 async def queue(calling: Calling, given: QueueName) -> QueueDetail:
     rows = await _rows_of(calling, given.name)
     item = await _shown(calling, given.name, rows)
-    return QueueDetail(item.name, item.depth, item.taken, item.oldest, item.jobs, workers=_workers(rows))
+    return QueueDetail(**structs.asdict(item), workers=_workers(rows))
 
 
 class JobsQuery(msgspec.Struct, frozen=True):
@@ -160,7 +165,14 @@ async def _rows_of(calling: Calling, name: str) -> list[QueueRow]:
 async def _shown(calling: Calling, name: str, rows: list[QueueRow]) -> ShownQueue:
     depth, taken = sum(row.jobs for row in rows), sum(row.jobs for row in rows if row.worker)
     oldest = await _listed(calling, await calling.client.queries.jobs(SHOWN, name))
-    return ShownQueue(name, depth, taken, when(min(row.at for row in rows)), oldest)
+    rate = await _per_minute(calling, name) if calling.sees_all else None
+    return ShownQueue(name, depth, taken, when(min(row.at for row in rows)), oldest, rate)
+
+
+async def _per_minute(calling: Calling, name: str) -> float:
+    """Each engine counts for all its shards."""
+    engines = {row.owner: row.figures for row in await calling.client.queries.shards() if row.owner is not None}
+    return round(sum(figures.per_minute(name, time.time()) for figures in engines.values()), 1)
 
 
 async def _listed(calling: Calling, rows: list[ListedJob]) -> list[ShownJob]:

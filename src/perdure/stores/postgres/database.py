@@ -12,6 +12,7 @@ from perdure.kernel.placement import place
 from perdure.kernel.policy import decode_policy
 from perdure.ports.frame import FramedByWorker
 from perdure.ports.leases import LeaseStanding
+from perdure.ports.shards import Figures, write_figures
 
 from . import schema
 from .connections import QUICK, SETTINGS, Connections, DatabasePlace, log
@@ -67,6 +68,7 @@ class PostgresDatabase:
         self._heard: list[Callable[[str], None]] = []
         self._fixed: set[str] = set()  # workflows whose instances are all on the first shard
         self.frames: dict[int, FramedByWorker] = {}  # by shard, who hears those of workers
+        self.figures: Callable[[], Figures] = Figures  # of the engine of this process
         self.relay = PostgresRelay(self)
 
     @classmethod
@@ -129,7 +131,7 @@ class PostgresDatabase:
         """Extend the lease of an engine, and tell which of its shards are still its own. It waits for no commit."""
 
         async def renewed(connection: Any) -> LeaseStanding:
-            rows = await connection.fetch(self.sql.renew, owner, float(self.lease))
+            rows = await connection.fetch(self.sql.renew, owner, float(self.lease), write_figures(self.figures()))
             mine = {row["shard"]: row["epoch"] for row in rows if row["mine"]}
             free = [row["shard"] for row in rows if row["free"]]
             # The engine fell there, or never heard that it has it. As long as it lives, no time will free them.

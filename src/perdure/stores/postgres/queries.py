@@ -8,6 +8,7 @@ from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, Standing, Workfl
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.outside import KIND
 from perdure.kernel.task import TaskRow
+from perdure.ports.shards import read_figures
 from perdure.ports.store import (
     BlobRow,
     Filter,
@@ -177,9 +178,12 @@ class PostgresQueries:
 
     async def shards(self) -> list[ShardRow]:
         return [
-            ShardRow(shard, epoch, Owner(*owner) if expires else None, expires)
-            for shard, epoch, *owner, expires in await self._rows(self._sql.shards)
+            ShardRow(shard, epoch, Owner(*owner) if expires else None, expires, read_figures(figures), *waiting)
+            for shard, epoch, *owner, expires, figures, waiting in await self._rows(self._sql.shards)
         ]
+
+    async def served(self) -> list[tuple[str, str, str]]:
+        return [tuple(row) for row in await self._rows(self._sql.served)]
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         if executor:

@@ -26,8 +26,9 @@ UPDATE perdure.shards SET owner = '', pid = 0, host = '', since = '-infinity' WH
 -- still a renewal that waited for one after the other would come too late.
 -- So a shard may be told as the engine's own that another is just taking. The epoch refuses what it writes there.
 WITH beat AS (
-    INSERT INTO perdure.engines (name, expires) VALUES ($1, clock_timestamp() + make_interval(secs => $2))
-    ON CONFLICT (name) DO UPDATE SET expires = excluded.expires
+    INSERT INTO perdure.engines (name, expires, figures)
+    VALUES ($1, clock_timestamp() + make_interval(secs => $2), $3)
+    ON CONFLICT (name) DO UPDATE SET expires = excluded.expires, figures = excluded.figures
 ), gone AS (
     DELETE FROM perdure.engines WHERE name <> $1 AND expires < now() - interval '1 hour'
 )
@@ -373,10 +374,18 @@ SELECT owner, pid, host, extract(epoch FROM since)::bigint FROM perdure.shards
 WHERE perdure.lives(owner) ORDER BY shard LIMIT 1
 
 -- name: shards
--- Each shard with its epoch, its owner and until when that has it; an owner that is gone has no time.
+-- Each shard with its epoch, its owner, until when that has it and what it measures, and what is in the inbox; an owner
+-- that is gone has no time.
 SELECT shard, epoch, owner, pid, host, coalesce(extract(epoch FROM nullif(since, '-infinity')), 0)::bigint,
-    coalesce(extract(epoch FROM e.expires), 0)::float8
-FROM perdure.shards LEFT JOIN perdure.engines e ON e.name = owner AND e.expires > now() ORDER BY shard
+    coalesce(extract(epoch FROM e.expires), 0)::float8, coalesce(e.figures, ''),
+    ARRAY[coalesce(undelivered, 0), coalesce(oldest, 0)]
+FROM perdure.shards LEFT JOIN perdure.engines e ON e.name = owner AND e.expires > now() LEFT JOIN (
+    SELECT shard, count(*) AS undelivered, min(nullif(at, 0)) AS oldest FROM perdure.inbox GROUP BY shard
+) AS waiting USING (shard) ORDER BY shard
+
+-- name: served
+SELECT engine, workflows.name, version FROM perdure.workflows JOIN perdure.engines e ON e.name = engine
+WHERE e.expires > now() ORDER BY 1, 2, 3
 
 -- name: facts
 SELECT (SELECT max(version) FROM perdure.migrations)::text AS schema,

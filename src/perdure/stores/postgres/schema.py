@@ -11,7 +11,7 @@ from perdure.errors import CallerError, CannotOpen, EngineRunning, NewerSchema
 
 from .statements import quoted, text_of
 
-VERSION: Final = 11
+VERSION: Final = 12
 """The number of the last file in `migrations/`."""
 
 SHARDS: Final = 16

@@ -197,10 +197,12 @@ CREATE TABLE perdure.shards (
 
 -- The engines that live: until when each has the shards whose owner it is. A shard whose owner has no row here, or one
 -- that has expired, is free. Apart from `shards`, because commits lock the rows there, and a renewal must wait for none.
--- Each engine knows its fair share of the shards by the number of these rows.
+-- Each engine knows its fair share of the shards by the number of these rows. `figures`: what it has measured of its own
+-- work, as JSON, for people.
 CREATE TABLE perdure.engines (
     name text COLLATE "C" PRIMARY KEY,
-    expires timestamptz NOT NULL
+    expires timestamptz NOT NULL,
+    figures text COLLATE "C" NOT NULL DEFAULT ''
 ) WITH (fillfactor = 20);
 
 -- What the engines run, for clients that know workflows by name only: each version, and the parameters that a start by

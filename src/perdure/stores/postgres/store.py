@@ -23,6 +23,7 @@ from perdure.kernel.placement import first_seq
 from perdure.kernel.rows import Loaded, StoredInstance
 from perdure.kernel.task import TaskRows
 from perdure.ports.frame import FramedByWorker
+from perdure.ports.shards import Figures
 from perdure.ports.store import Census, Lease, Place, Position
 from perdure.stores.statements import Statements
 
@@ -339,6 +340,9 @@ class PostgresStore:
 
     def listen(self, framed: FramedByWorker) -> None:
         self._database.frames[self.shard] = framed
+
+    def measure(self, figures: Callable[[], Figures]) -> None:
+        self._database.figures = figures
 
 
 def _caused(failure: StoreFailed, error: BaseException) -> StoreFailed:

@@ -168,9 +168,8 @@ class SqliteQueries:
         return self._ask(reads.counts)
 
     async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
-        if limit == 1:
-            return self._ask(reads.history, instance, after, limit)
-        return await self._read_beside(reads.history, instance, after, limit)
+        short = self._ask(reads.short_history, instance, after, limit)
+        return short if short is not None else await self._read_beside(reads.history, instance, after, limit)
 
     async def record(self, ref: Ref) -> StoredInstance | None:
         return self._ask(reads.record, ref)
@@ -209,7 +208,11 @@ class SqliteQueries:
         return await self._read_beside(reads.queues)
 
     async def shards(self) -> list[ShardRow]:
-        return [ShardRow(0, self._ask(reads.epoch), await self.owner())]
+        return [self._ask(reads.shard, await self.owner())]
+
+    async def served(self) -> list[tuple[str, str, str]]:
+        owner = await self.owner()
+        return [] if owner is None else [(owner.name, row.name, row.version) for row in await self.workflows()]
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         return self._ask(reads.outside, executor, after, limit)

@@ -10,11 +10,20 @@ SELECT owner, pid, host, since FROM shards WHERE shard = 0
 
 -- name: take_lease
 -- A new epoch: from here on, commits of older owners are refused.
-UPDATE shards SET epoch = epoch + 1, owner = ?, pid = ?, host = ?, since = unixepoch() WHERE shard = 0 RETURNING epoch
+UPDATE shards SET epoch = epoch + 1, owner = ?, pid = ?, host = ?, since = unixepoch(), figures = ''
+WHERE shard = 0 RETURNING epoch
 
 -- name: release_lease
 -- Only the name goes; the epoch stays, so that nobody gets it a second time.
 UPDATE shards SET owner = '', pid = 0, host = '', since = 0 WHERE shard = 0 AND epoch = ?
+
+-- name: write_figures
+UPDATE shards SET figures = ? WHERE shard = 0
+
+-- name: shard
+-- The figures of the engine, and how much is in the inbox since when.
+SELECT epoch, figures, (SELECT count(*) FROM inbox), (SELECT coalesce(min(nullif(at, 0)), 0) FROM inbox)
+FROM shards WHERE shard = 0
 
 -- name: last_entry
 -- A restored database may have no entry after its base.

@@ -15,6 +15,7 @@ from perdure.kernel.rows import Loaded, StoredInstance
 from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.status import FINAL
 from perdure.kernel.task import TaskRow
+from perdure.ports.shards import ShardRow, read_figures
 from perdure.ports.store import (
     BEGINNING,
     Census,
@@ -123,6 +124,17 @@ def counts(connection: apsw.Connection) -> dict[Standing, int]:
 def history(connection: apsw.Connection, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
     rows = connection.execute(SQL.history, (instance, after, NO_LIMIT if limit is None else limit))
     return _with_large_bodies(connection, rows)
+
+
+SHORT: Final = 16
+"""So many small rows are read in less time than a thread takes to begin."""
+
+
+def short_history(connection: apsw.Connection, instance: int, after: int, limit: int | None) -> list[JournalRow] | None:
+    """None: it has more rows than a short one, or a large body."""
+    most = SHORT + 1 if limit is None else min(limit, SHORT + 1)
+    found = list(map(_row, repeat(JournalRow), connection.execute(SQL.history, (instance, after, most))))
+    return None if len(found) > SHORT or any(large_bodies.is_reference(row.body) for row in found) else found
 
 
 def journal(connection: apsw.Connection, after: int, limit: int) -> list[JournalRow]:
@@ -236,9 +248,9 @@ def owner(connection: apsw.Connection) -> Owner:
     return Owner(name or "an engine that has just started", pid, host, since)
 
 
-def epoch(connection: apsw.Connection) -> int:
-    found: int = (connection.execute(SQL.epoch).fetchone() or (0,))[0]
-    return found
+def shard(connection: apsw.Connection, owner: Owner | None) -> ShardRow:
+    epoch, figures, undelivered, oldest = connection.execute(SQL.shard).fetchone() or (0, "", 0, 0)
+    return ShardRow(0, epoch, owner, 0.0, read_figures(figures if owner is not None else ""), undelivered, oldest)
 
 
 def facts(connection: apsw.Connection) -> dict[str, str]:

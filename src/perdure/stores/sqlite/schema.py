@@ -15,7 +15,7 @@ from perdure.kernel.tags import indexed
 from perdure.kernel.task import TaskRow, candidates
 
 APPLICATION_ID: Final = int.from_bytes(b"pdur", "big")
-VERSION: Final = 15
+VERSION: Final = 16
 """The number of the last file in `migrations/`."""
 
 PAGE_BYTES: Final = 2048

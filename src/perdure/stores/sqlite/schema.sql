@@ -151,16 +151,18 @@ CREATE TABLE published (
     PRIMARY KEY (instance, name)
 ) STRICT, WITHOUT ROWID;
 
--- Who writes. The epoch is the fence; owner, pid, host and since (unix seconds) only tell people who it is.
+-- Who writes. The epoch is the fence; owner, pid, host and since (unix seconds) only tell people who it is, and `figures`
+-- (JSON) what it has measured of its own work.
 CREATE TABLE shards (
     shard INTEGER PRIMARY KEY,
     epoch INTEGER NOT NULL,
     owner TEXT NOT NULL,
     pid INTEGER NOT NULL,
     host TEXT NOT NULL,
-    since INTEGER NOT NULL
+    since INTEGER NOT NULL,
+    figures TEXT NOT NULL DEFAULT ''
 ) STRICT;
-INSERT INTO shards VALUES (0, 0, '', 0, '', 0);
+INSERT INTO shards VALUES (0, 0, '', 0, '', 0, '');
 
 -- What the last engine ran, for clients that know workflows by name only: each version, and the parameters that a start
 -- by name is checked against (empty: not known), and its policy (kernel/policy.py) as JSON.

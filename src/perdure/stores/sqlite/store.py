@@ -18,9 +18,10 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Final
 
 import apsw
+from msgspec import structs
 
 from perdure.codec import seal
 from perdure.errors import EngineRunning, Fenced, PerdureError, StoreFailed
@@ -28,6 +29,7 @@ from perdure.kernel.batch import Batch, InboxRow, JournalRow, WorkflowRow, WorkR
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Loaded
 from perdure.ports.frame import FramedByWorker
+from perdure.ports.shards import Figures, ShardRow, write_figures
 from perdure.ports.store import Census, Lease, Place, Position
 from perdure.stores.answers import at_once
 
@@ -43,6 +45,8 @@ from .writer import Writer
 from .writes import insert, read_error, roll_back, transaction, write_error
 
 log = logging.getLogger("perdure")
+
+FIGURES_SECONDS: Final = 1.0
 
 Done = Callable[[Exception | None], None]
 CallSoon = Callable[..., Any]
@@ -65,6 +69,8 @@ class SqliteStore(SqliteQueries):
         self._second: apsw.Connection | None = None
         self._inbox_seen = 0  # the last number handed out
         self._inbox_version = -1  # `data_version` at the last look that found all there was
+        self._figures: Callable[[], Figures] = Figures
+        self._figures_at = 0.0  # when they were last written
         self._closed = False
 
     @classmethod
@@ -153,6 +159,7 @@ class SqliteStore(SqliteQueries):
         if (
             batch.lone
             and not self._pace.slow
+            and not self._figures_are_old
             and batch.size <= large_bodies.SIZE_MIN
             and self._commit_lone(batch.journal[0])
         ):
@@ -262,6 +269,14 @@ class SqliteStore(SqliteQueries):
             executemany(SQL.delete_candidates, [(id,) for id in batch.tasks])
             executemany(SQL.write_task, [task.row for task in batch.tasks.values()])
             executemany(SQL.write_candidate, [row for task in batch.tasks.values() for row in task.candidates])
+
+        if self._figures_are_old:
+            self._figures_at = time.perf_counter()
+            connection.execute(SQL.write_figures, (write_figures(self._figures()),))
+
+    @property
+    def _figures_are_old(self) -> bool:
+        return time.perf_counter() - self._figures_at > FIGURES_SECONDS
 
     def _check_epoch(self) -> None:
         lease = self._lease
@@ -394,6 +409,13 @@ class SqliteStore(SqliteQueries):
 
     def listen(self, framed: FramedByWorker) -> None:
         pass  # there are no workers
+
+    def measure(self, figures: Callable[[], Figures]) -> None:
+        self._figures = figures
+
+    async def shards(self) -> list[ShardRow]:
+        """In the engine's own process the figures are those of now."""
+        return [structs.replace(row, figures=self._figures()) for row in await super().shards()]
 
     def _look_into_inbox(self, connection: apsw.Connection, limit: int) -> list[InboxRow]:
         self._files.check()

@@ -6,7 +6,7 @@ from perdure.errors import EngineRunning, Fenced
 from perdure.kernel.batch import WorkflowRow
 
 from .harness import Harness, OneStore, Waiting, ask, commit, everything
-from .rows import batch, entry, head
+from .rows import batch, entry, head, message
 
 
 class Leases(OneStore):
@@ -31,6 +31,22 @@ class Leases(OneStore):
         owners = [row.owner.name for row in held.values() if row.owner is not None]
         assert owners == ["the engine"] and epoch in {row.epoch for row in held.values()}
         assert [row.owner for row in left.values() if row.owner is not None] == []
+
+    def test_what_the_engines_that_live_run_is_told(self, harness: Harness, store: Waiting) -> None:
+        store.register([WorkflowRow("order", "1", b""), WorkflowRow("order", "2", b"")])
+        living = ask(store.served())
+        store.release()
+
+        assert [each[1:] for each in living] == [("order", "1"), ("order", "2")]
+        assert {each[0] for each in living} == {"first"}
+
+    def test_a_shard_tells_how_much_is_in_its_inbox_since_when(self, harness: Harness, store: Waiting) -> None:
+        commit(harness, store, batch(journal=[entry(1, 1)], heads=[head(1)]))
+        ask(store.post(message(b"one", 1)))
+        ask(store.post(message(b"other", 1)))
+
+        (busy,) = [row for row in ask(store.shards()) if row.undelivered]
+        assert (busy.undelivered, busy.oldest) == (2, 7)
 
     def test_a_fenced_owner_writes_nothing(self, harness: Harness, store: Waiting) -> None:
         commit(harness, store, batch(journal=[entry(1, 1)], heads=[head(1)]))

@@ -1,6 +1,6 @@
 """What callers read: histories, the journal, published values, workflows; bodies of any size."""
 
-from perdure.kernel.batch import PublishedRow, WorkflowRow
+from perdure.kernel.batch import JournalRow, PublishedRow, WorkflowRow
 from perdure.kernel.rows import StoredInstance
 
 from .harness import BIG, Harness, OneStore, Waiting, ask, commit, load
@@ -19,6 +19,17 @@ class Reads(OneStore):
         assert ask(store.history(1)) == rows[1::2]
         assert ask(store.history(1, after=2, limit=1)) == [rows[3]]
         assert ask(store.history(9)) == []
+
+    def test_a_history_of_any_length_is_read_whole(self, harness: Harness, store: Waiting) -> None:
+        """A store may read short ones by another way."""
+        rows: list[JournalRow] = []
+        for seq in range(1, 20):
+            rows.append(entry(seq, 1))
+            commit(harness, store, batch(journal=rows[-1:]))
+
+            assert ask(store.history(1)) == rows
+            assert ask(store.history(1, limit=seq - 1)) == rows[:-1]
+            assert ask(store.history(1, after=1, limit=seq)) == rows[1:]
 
     def test_the_last_published_value_counts(self, harness: Harness, store: Waiting) -> None:
         for n, value in enumerate([b"one", b"", b"three"], start=1):
@@ -61,6 +72,8 @@ class Reads(OneStore):
         record = load(harness, store, [1])[1]
 
         assert ask(store.journal(0, 10)) == rows
+        assert ask(store.history(1)) == [rows[0], rows[1], rows[3]]
+        assert ask(store.history(1, after=1, limit=1)) == [rows[1]]
         assert ask(store.history(2)) == [rows[2]]
         assert isinstance(record, StoredInstance)
         assert record.rows == (rows[0], rows[1], rows[3])

@@ -14,6 +14,13 @@ export function read(word) {
   return field ? { not: Boolean(not), field, sign, value: value.replace(/^(['"])(.*)\1$/s, "$2") } : { not: false, field: "key", sign: ":", value: word };
 }
 
+// Whether a value of a field passes the words that name the field: one of those, none of the negated ones.
+export function passes(all, field) {
+  const mine = all.map(read).filter((each) => each.field === field && each.sign === ":").map((each) => ({ ...each, like: new RegExp(`^${each.value.split("*").map((text) => text.replace(/[.+?^${}()|[\]\\]/g, "\\$&")).join(".*")}$`) }));
+  const wanted = mine.filter((each) => !each.not);
+  return (value) => (!wanted.length || wanted.some((each) => each.like.test(value))) && !mine.some((each) => each.not && each.like.test(value));
+}
+
 const FIELDS = [["status", "status"], ["workflow", "workflow"], ["key_prefix", "key begins with"], ["started", "started"], ["changed", "changed"], ["ended", "ended"], ["waits_for", "waits for"], ["error_type", "error"], ["error_at", "error at"], ["version", "version"], ["dialect", "dialect"], ["queue", "queue"], ["tag.", "tag"]];
 const TIMES = new Set(["started", "changed", "ended"]);
 const name = (field) => field.replaceAll("_", " ").replace("tag.", "tag ");

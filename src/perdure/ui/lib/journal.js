@@ -1,5 +1,5 @@
 // The journal of one instance: what came, and what it led to. Compact: a row an operation; words: a row an entry; raw: as it is kept.
-import { html, useEffect, useState } from "./html.js";
+import { html, steady, useEffect, useState } from "./html.js";
 import { get, instancePath } from "./api.js";
 import { clock, command, day, figure, json, span, visible, weekday } from "./format.js";
 import { set } from "./router.js";
@@ -90,7 +90,7 @@ function Bytes({ each }) {
     <div class="part both"><${Json} value=${body} /><pre class="hex scroll" tabindex="0" role="region" aria-label="Bytes">${lines.join("\n")}${all.length > MOST ? `\n… ${figure(all.length - MOST)} more` : ""}</pre></div></section>`;
 }
 
-function Entry({ each, before, asked, raw, hit }) {
+const Entry = steady(({ each, before, asked, raw, hit }) => {
   const gap = before ? span(Date.parse(each.at) - Date.parse(before.at)) : "";
   if (raw) {
     const { event = {}, decision, bytes } = each.body;
@@ -100,9 +100,9 @@ function Entry({ each, before, asked, raw, hit }) {
   }
   const value = each.value === undefined || each.value === null || each.value?.$withheld ? "" : json(each.value);
   return html`<tr class=${each.error ? "bad" : null} aria-selected=${hit ? "true" : null}><td class="marg"><button class="plain" type="button" title="Go to this entry" onClick=${() => set({ entry: each.number })}>${each.number}</button></td><td class="c-when">${clock(each.at, true)}</td><td class="c-gap num muted">${gap}</td>
-    <td class="came">${each.event} ${each.location && html`<code>${visible(each.location)}</code>`} ${each.status} ${value && html`<span class="ev">${visible(value.length > 160 ? `${value.slice(0, 160)}…` : value)}</span>`}</td>
+    <td class="came">${each.event} ${each.location && html`<code>${visible(each.location)}</code>`} ${each.status} ${each.error && !each.outcome && html`<span class="ev">${visible(each.error.type)}: ${visible(each.error.message.split("\n")[0].slice(0, 140))}</span>`}${value && html`<span class="ev">${visible(value.length > 160 ? `${value.slice(0, 160)}…` : value)}</span>`}</td>
     <td class="led">${led(each)}</td><td class="c-who mono" title=${asked?.via}>${asked && visible(asked.by)}${asked?.reason && html`<span class="muted"> ${visible(asked.reason)}</span>`}</td></tr>`;
-}
+});
 
 function led(each) {
   const parts = each.opened.map((text) => {

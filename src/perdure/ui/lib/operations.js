@@ -1,5 +1,5 @@
 // Operations: a tree by location beside a timeline, and all that is known of the one that is selected.
-import { html, useEffect, useMemo, useRef, useState } from "./html.js";
+import { html, steady, useEffect, useMemo, useRef, useState } from "./html.js";
 import { get, instancePath } from "./api.js";
 import { clock, count, day, figure, moment, span, visible } from "./format.js";
 import { go, href, set } from "./router.js";
@@ -9,15 +9,15 @@ import { begin, end, rows, status, tree } from "./tree.js";
 import { useWindow } from "./window.js";
 
 const ROW = 28;
+const BACKOFF = /(^|\/)backoff#\d+$/;
 const KINDS = { step: "step", timer: "sleep", wait: "message", child: "child", task: "task" };
 const BARS = { ok: "p-ok", error: "p-bad", timeout: "p-bad", unknown: "p-unknown", running: "p-run", held: "p-held", queued: "p-queue", waiting: "p-wait", dropped: "p-held", cancelled: "p-held" };
 const KEY = [["p-held", "held"], ["p-queue", "queued"], ["p-run", "running"], ["p-ok", "done"], ["p-wait", "waiting"], ["p-bad", "failed attempt"], ["p-unknown", "outcome unknown"]];
 
-export function Operations({ list, show, query, act, until, seg, kin, total, heard }) {
+export function Operations({ list, show, query, act, until, seg, kin, total, heard, node }) {
   const made = useMemo(() => tree(list), [list]);
   const path = useMemo(() => critical(list), [list]);
   const [inline, setInline] = useState({});
-  const [here, setHere] = useState(""); // the row that Tab comes to: one of them, the arrows go on from there
   const selected = query.get("at") ?? "";
   const turns = query.get("open") ?? "";
   const turned = new Set(turns.split("\n").filter(Boolean));
@@ -28,7 +28,6 @@ export function Operations({ list, show, query, act, until, seg, kin, total, hea
     for (const child of shownChildren) get(instancePath(child, "operations")).then((found) => gone || setInline((old) => ({ ...old, [child]: tree(found.operations) })), () => {});
     return () => { gone = true; };
   }, [shownChildren.join("\n"), list]);
-  const { box, first, last, above, below } = useWindow(all.length, ROW);
   const now = until ?? Date.now();
   const from = Date.parse(show.started_at);
   const to = Math.max(from + 1, show.ended_at ? Date.parse(show.ended_at) : now);
@@ -38,6 +37,7 @@ export function Operations({ list, show, query, act, until, seg, kin, total, hea
   const drawn = scale(list, from, to, { fold, zoom });
   const chosen = all.find((each) => each.location === selected && !each.scope);
   const open = useMemo(() => list.filter((each) => !each.closed).length, [list]);
+  const kinds = useMemo(() => kindsOf(list), [list]);
   const turn = (row) => {
     const next = new Set(turned);
     if (!next.delete(row.location)) next.add(row.location);
@@ -51,6 +51,21 @@ export function Operations({ list, show, query, act, until, seg, kin, total, hea
     look(left, left + size);
   };
   const pan = (by) => { const size = zoom[1] - zoom[0]; const left = Math.min(100 - size, Math.max(0, zoom[0] + by * size)); look(left, left + size); };
+  return html`<div class=${chosen ? "work" : "stack"}>
+  <section class="sheet ops" aria-label="Operations and timeline"><div class="ops-bar"><h2>Operations</h2><span class="muted">${all.length > 0 && html`${total > list.length ? `the last ${figure(list.length)} of ${figure(total)}` : figure(list.length)} in ${count(all.length, "row")}${open ? `, ${open} open` : ""}`}</span>
+    <div class="end">${seg}${all.length > 0 && html`<span class="seg wide-only"><button type="button" aria-pressed=${chain} onClick=${() => set({ path: chain ? "hidden" : "" })}>Critical path</button><button type="button" aria-pressed=${fold} onClick=${() => set({ idle: fold ? "shown" : "", zoom: "" })}>Fold idle</button></span>
+    <span class="btns wide-only"><button class="btn only small" type="button" aria-label="Zoom out" data-key="-" title="Zoom out: -" onClick=${() => nearer(2)}><${Icon} name="minus" /></button><button class="btn only small" type="button" aria-label="Show all" data-key="0" title="Show all: 0" onClick=${() => look(0, 100)}><${Icon} name="fit" /></button><button class="btn only small" type="button" aria-label="Zoom in" data-key="+" title="Zoom in: +, or Ctrl and the wheel" onClick=${() => nearer(0.5)}><${Icon} name="plus" /></button></span>`}</div></div>
+  ${all.length === 0 ? html`<p class="ops-none muted">It has asked for nothing yet: no step, timer, message or child.</p>` : html`
+  <${Rows} all=${all} drawn=${drawn} now=${now} path=${chain ? path : null} kin=${kin} selected=${selected} choose=${choose} turn=${turn} zoom=${zoom} look=${look} nearer=${nearer} pan=${pan} ended=${show.ended_at}
+    axis=${html`<${Axis} drawn=${drawn} from=${from} to=${to} ended=${show.ended_at} end=${until ? "then" : "now"} zoom=${zoom} look=${look} />`} />
+  <${Key} kinds=${kinds} chain=${chain} folds=${drawn.folds.length > 0} />`}</section>
+  ${chosen && html`<${Chosen} row=${chosen} show=${show} act=${act} heard=${heard} node=${node} />`}</div>`;
+}
+
+// The rows near the eye. While they scroll only this is drawn again, and of its rows those that come.
+function Rows({ all, drawn, now, path, kin, selected, choose, turn, zoom, look, nearer, pan, ended, axis }) {
+  const [here, setHere] = useState(""); // the row that Tab comes to: one of them, the arrows go on from there
+  const { box, first, last, above, below } = useWindow(all.length, ROW);
   const keys = (event) => {
     const at = all[Number(event.target.closest("[data-n]")?.dataset.n)];
     const key = event.shiftKey && event.key.startsWith("Arrow") ? `Shift${event.key}` : event.key;
@@ -75,22 +90,26 @@ export function Operations({ list, show, query, act, until, seg, kin, total, hea
     const middle = zoom[0] + ((event.clientX - frame.left) / frame.width) * (zoom[1] - zoom[0]);
     nearer((event.deltaY || event.deltaX) > 0 ? 1.25 : 0.8, middle);
   };
-  return html`<div class=${chosen ? "work" : "stack"}>
-  <section class="sheet ops" aria-label="Operations and timeline"><div class="ops-bar"><h2>Operations</h2><span class="muted">${all.length > 0 && html`${total > list.length ? `the last ${figure(list.length)} of ${figure(total)}` : figure(list.length)} in ${count(all.length, "row")}${open ? `, ${open} open` : ""}`}</span>
-    <div class="end">${seg}${all.length > 0 && html`<span class="seg wide-only"><button type="button" aria-pressed=${chain} onClick=${() => set({ path: chain ? "hidden" : "" })}>Critical path</button><button type="button" aria-pressed=${fold} onClick=${() => set({ idle: fold ? "shown" : "", zoom: "" })}>Fold idle</button></span>
-    <span class="btns wide-only"><button class="btn only small" type="button" aria-label="Zoom out" data-key="-" title="Zoom out: -" onClick=${() => nearer(2)}><${Icon} name="minus" /></button><button class="btn only small" type="button" aria-label="Show all" data-key="0" title="Show all: 0" onClick=${() => look(0, 100)}><${Icon} name="fit" /></button><button class="btn only small" type="button" aria-label="Zoom in" data-key="+" title="Zoom in: +, or Ctrl and the wheel" onClick=${() => nearer(0.5)}><${Icon} name="plus" /></button></span>`}</div></div>
-  ${all.length === 0 ? html`<p class="ops-none muted">It has asked for nothing yet: no step, timer, message or child.</p>` : html`
-  <svg class="sprite" aria-hidden="true"><symbol id="tl-ground">${drawn.folds.map((each) => html`<rect class="tl-fold" x=${pc(each.x0)} width=${pc(each.x1 - each.x0)} y="0" height="100%" />${[each.x0, each.x1].map((x) => html`<line class="tl-fold-edge" x1=${pc(x)} x2=${pc(x)} y1="0" y2="100%" />`)}`)}
-    ${drawn.ticks.map((each) => html`<line class="tl-grid" x1=${pc(each.x)} x2=${pc(each.x)} y1="0" y2="100%" />`)}
-    ${!show.ended_at && html`<line class="tl-now" x1=${pc(drawn.end)} x2=${pc(drawn.end)} y1="0" y2="100%" />`}</symbol></svg>
-  <div role="treegrid" class="tall" ref=${box} aria-label="Operations" aria-rowcount=${all.length} onKeyDown=${keys} onFocusIn=${(event) => setHere(event.target.closest("[data-at]")?.dataset.at ?? here)} onWheel=${wheel}>
-  <div class="ops-row ops-top" role="row"><div class="op" role="columnheader"><span>location</span><span>status</span><span class="dur">took</span></div><${Axis} drawn=${drawn} from=${from} to=${to} ended=${show.ended_at} end=${until ? "then" : "now"} zoom=${zoom} look=${look} /></div>
+  return html`<div role="treegrid" class="tall" style=${{ "--ground": ground(drawn, ended) }} ref=${box} aria-label="Operations" aria-rowcount=${all.length} onKeyDown=${keys} onFocusIn=${(event) => setHere(event.target.closest("[data-at]")?.dataset.at ?? here)} onWheel=${wheel}>
+  <div class="ops-row ops-top" role="row"><div class="op" role="columnheader"><span>location</span><span>status</span><span class="dur">took</span></div>${axis}</div>
   ${above > 0 && html`<div aria-hidden="true" style=${{ height: `${above}px` }}></div>`}
-  ${shown.map((row, n) => html`<${Row} key=${row.location} stop=${row.location === stop} row=${row} n=${first + n} now=${now} drawn=${drawn} path=${chain ? path : null} selected=${row.location === selected} choose=${choose} turn=${turn} kin=${kin} />`)}
-  ${below > 0 && html`<div aria-hidden="true" style=${{ height: `${below}px` }}></div>`}</div>`}
-  ${all.length > 0 && html`<ul class="key-list wide-only" aria-label="Key to the timeline">${KEY.map(([kind, text]) => html`<li><svg aria-hidden="true"><rect class=${kind} x="0.5" y="1.5" width="23" height="9" rx="1" /></svg>${text}</li>`)}<li><svg aria-hidden="true"><line class="p-back" x1="0" x2="24" y1="6" y2="6" /></svg>backing off</li>
-    ${chain && html`<li><svg aria-hidden="true"><rect class="p-crit" x="0" y="5" width="24" height="2" /></svg>critical path</li>`}${drawn.folds.length > 0 && html`<li><svg aria-hidden="true"><rect class="tl-fold" width="24" height="12" /><line class="tl-fold-edge" x1="0.5" x2="0.5" y1="0" y2="12" /><line class="tl-fold-edge" x1="23.5" x2="23.5" y1="0" y2="12" /></svg>idle time, folded</li>`}</ul>`}</section>
-  ${chosen && html`<${Chosen} row=${chosen} show=${show} act=${act} heard=${heard} />`}</div>`;
+  ${shown.map((row, n) => html`<${Row} key=${row.location} stop=${row.location === stop} row=${row} n=${first + n} now=${now} drawn=${drawn} path=${path} selected=${row.location === selected} choose=${choose} turn=${turn} kin=${kin} />`)}
+  ${below > 0 && html`<div aria-hidden="true" style=${{ height: `${below}px` }}></div>`}</div>`;
+}
+
+// Behind each bar: folded time, the ticks and the line of now. One background for all rows: it costs no element.
+function ground(drawn, ended) {
+  const marks = [...drawn.folds.flatMap((each) => [[each.x0, "--rule-strong"], [each.x1, "--rule-strong"]]), ...drawn.ticks.map((each) => [each.x, "--rule"])];
+  const stripes = (list) => `linear-gradient(90deg, transparent 0${list.map(([a, b, ink]) => `, transparent ${a}, var(${ink}) ${a} ${b}, transparent ${b}`).join("")})`;
+  const line = ([x, ink]) => [`${x.toFixed(2)}%`, `calc(${x.toFixed(2)}% + 1px)`, ink];
+  const lines = (list) => stripes(list.filter(([x]) => x >= 0 && x <= 100).sort((a, b) => a[0] - b[0]).map(line));
+  return [...(ended ? [] : [lines([[drawn.end, "--focus"]])]), lines(marks), stripes(drawn.folds.map((each) => [pc(each.x0), pc(each.x1), "--well"]))].join(", ");
+}
+
+// What the colours and lines mean: of those that there are.
+function Key({ kinds, chain, folds }) {
+  return html`<ul class="key-list wide-only" aria-label="Key to the timeline">${KEY.filter(([kind]) => kinds.has(kind)).map(([kind, text]) => html`<li><svg aria-hidden="true"><rect class=${kind} x="0.5" y="1.5" width="23" height="9" rx="1" /></svg>${text}</li>`)}${kinds.has("p-back") && html`<li><svg aria-hidden="true"><line class="p-back" x1="0" x2="24" y1="6" y2="6" /></svg>backing off</li>`}
+    ${chain && html`<li><svg aria-hidden="true"><rect class="p-crit" x="0" y="5" width="24" height="2" /></svg>critical path</li>`}${folds && html`<li><svg aria-hidden="true"><rect class="tl-fold" width="24" height="12" /><line class="tl-fold-edge" x1="0.5" x2="0.5" y1="0" y2="12" /><line class="tl-fold-edge" x1="23.5" x2="23.5" y1="0" y2="12" /></svg>idle time, folded</li>`}</ul>`;
 }
 
 // A time since the begin, as exactly as the step of the ticks asks for it.
@@ -112,23 +131,23 @@ function Axis({ drawn, from, to, ended, end, zoom, look }) {
   const near = (x) => drawn.folds.some((each) => each.x0 - x < 8 && x < each.x1);
   const told = drawn.ticks.filter((tick) => { if (tick.x - before < 9 || tick.x > Math.min(93, drawn.end - 8) || near(tick.x)) return false; before = tick.x; return true; });
   return html`<svg class="tl axis-top" aria-hidden="true" ref=${box} onPointerDown=${(event) => { event.currentTarget.setPointerCapture(event.pointerId); setDrag([place(event), place(event)]); }} onPointerMove=${(event) => drag && setDrag([drag[0], place(event)])} onPointerUp=${up} onPointerCancel=${() => setDrag(null)}>
-    <use href="#tl-ground" width="100%" height="100%" />${zoom[0] === 0 && html`<text class="q" x="0.8%" y="14">${moment(from)}</text>`}
+    ${zoom[0] === 0 && html`<text class="q" x="0.8%" y="14">${moment(from)}</text>`}
     ${told.map((tick) => html`<text class="q" x=${pc(tick.x + 0.6)} y="14">${words(tick)}</text>`)}
     ${drawn.folds.filter((each) => (each.x1 - each.x0) * (box.current?.clientWidth ?? 1000) > 4400).map((each) => html`<text class="q" x=${pc((each.x0 + each.x1) / 2)} y="14" text-anchor="middle">${span(each.to - each.from).split(" ").slice(0, 2).join(" ")}</text>`)}
     ${drawn.end <= 101 && html`<text class=${ended ? "q" : "now"} x="99.5%" y="14" text-anchor="end">${ended ? span(to - from) : end}</text>`}
     ${drag && html`<rect class="tl-drag" x=${pc(Math.min(...drag))} width=${pc(Math.abs(drag[1] - drag[0]))} y="0" height="100%" />`}</svg>`;
 }
 
-function Row({ row, n, stop, now, drawn, path, selected, choose, turn, kin }) {
+const Row = steady(({ row, n, stop, now, drawn, path, selected, choose, turn, kin }) => {
   const last = row.attempts.at(-1);
   const [bad, again] = row.scope ? failures(row) : [0, 0];
   const word = !row.scope && last.child && kin[last.child] && !last.closed ? kin[last.child] : status(row);
   return html`<div class=${`ops-row d${Math.min(row.depth, 3)}`} role="row" aria-level=${row.depth + 1} aria-selected=${selected} aria-expanded=${row.can ? row.open : null} tabindex=${stop ? "0" : "-1"} data-row data-n=${n} data-at=${row.location} onClick=${() => choose(row)}>
     <div class="op" role="gridcell"><span class="name"><span class="tw" onClick=${(event) => { if (row.can) { event.stopPropagation(); turn(row); } }}>${row.can && html`<${Icon} name=${row.open ? "down" : "right"} />`}</span><${Icon} name=${row.loop ? "loop" : row.scope ? "scope" : KINDS[last.kind] ?? "step"} /><span class="loc" title=${row.loop ? `${row.of} times` : row.location}>${visible(row.name)}${last.child && last.kind === "child" && !row.scope && html` <span class="kind">→ ${visible(last.child)}</span>`}</span>${!row.scope && row.attempts.length > 1 && html`<span class="x">×${row.attempts.length}</span>`}${bad > 0 && html`<span class="x">${figure(bad)} failed</span>`}${again > 0 && bad === 0 && html`<span class="x muted">${figure(again)} retried</span>`}</span>
     <${Status} of=${word} /><span class="dur">${span(end(row, now) - begin(row))}</span></div>
-    <svg class="tl" aria-hidden="true"><use href="#tl-ground" width="100%" height="100%" />${row.scope ? html`<${Scope} row=${row} now=${now} drawn=${drawn} />` : row.attempts.map((each, at) => html`<${Bar} each=${each} before=${row.attempts[at - 1]} now=${now} drawn=${drawn} late=${path?.has(each)} />`)}
+    <svg class="tl" aria-hidden="true">${row.scope ? html`<${Scope} row=${row} now=${now} drawn=${drawn} />` : row.attempts.map((each, at) => html`<${Bar} each=${each} before=${row.attempts[at - 1]} now=${now} drawn=${drawn} late=${path?.has(each)} />`)}
       ${row.pauses.filter((each) => !each.closed_at).map((each) => html`<line class="p-back" x1=${pc(drawn.place(Date.parse(each.opened_at)))} x2=${pc(drawn.place(now))} y1="14" y2="14" />`)}</svg></div>`;
-}
+});
 
 // How many places inside failed in the end, and how many did but for a retry.
 function failures(row) {
@@ -151,12 +170,15 @@ function Scope({ row, now, drawn }) {
     ${failed.map((each) => { const x = drawn.place(Date.parse(each.closed_at)); return html`<rect class="p-bad" x=${pc(x)} width="0.3%" y="10" height="8" />`; })}`;
 }
 
+// How a part of an operation is drawn.
+const barOf = (each, part) => (part === each.parts.at(-1) && each.kind === "step" && part.kind === "running" ? BARS[each.status] : BARS[part.kind]) ?? "p-run";
+const kindsOf = (list) => new Set(list.flatMap((each) => (BACKOFF.test(each.location) ? ["p-back"] : each.parts.map((part) => barOf(each, part)))));
+
 function Bar({ each, before, now, drawn, late }) {
-  const bars = each.parts.map((part, place) => {
+  const bars = each.parts.map((part) => {
     const a = drawn.place(Date.parse(part.begin));
     const b = drawn.place(part.end ? Date.parse(part.end) : now);
-    const last = place === each.parts.length - 1;
-    const kind = last && each.kind === "step" && part.kind === "running" ? BARS[each.status] ?? "p-run" : BARS[part.kind] ?? "p-run";
+    const kind = barOf(each, part);
     const thin = ["p-wait", "p-held", "p-queue"].includes(kind);
     return html`<rect class=${kind} x=${pc(a)} width=${pc(Math.max(0.35, b - a))} y=${thin ? 9.5 : 8} height=${thin ? 9 : 12} rx="1" />`;
   });
@@ -172,13 +194,21 @@ export const openTask = (id) => get(instancePath(id)).then((found) => go(href(`/
 export const Said = ({ of }) => html`${of.total > 0 && html`<svg class="progress" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label=${`${figure(of.done)} of ${figure(of.total)}`}><rect class="ground" width="100" height="10" /><rect class="done" width=${(100 * of.done) / of.total} height="10" /></svg>`}
   ${of.done !== undefined && html`<p>${figure(of.done)}${of.total ? ` of ${figure(of.total)}` : ""}${of.note && html` <span class="muted">${visible(of.note)}</span>`}</p>`}${of.text && html`<pre class="json said-so-far">${visible(of.text)}</pre>`}`;
 
-function Chosen({ row, show, act, heard }) {
+// The operation at a location, as the drawing shows it: none if nothing was asked for there yet.
+export const rowAt = (list, location) => rows(tree(list), { turned: new Set(), selected: location }).find((row) => row.location === location && !row.scope);
+
+// `node(location)`: what a report tells of it besides.
+export function Chosen({ row, location = row.location, show, act, heard, node = () => null }) {
+  return html`<aside class="sheet card" aria-label="Selected operation"><header><h3>${visible(location)}</h3><span class="end"><${Copy} text=${location} label="Copy the location" /><button class="copy" type="button" aria-label="Close" title="Close: Esc" data-key="Escape" onClick=${() => set({ at: "" })}><${Icon} name="close" /></button></span></header>
+  ${node(location)}${row ? html`<${Told} row=${row} show=${show} act=${act} heard=${heard} />` : html`<div class="part"><p class="muted">No operation is recorded here.</p></div>`}</aside>`;
+}
+
+function Told({ row, show, act, heard }) {
   const last = row.attempts.at(-1);
   const said = last.closed ? null : heard?.[row.location];
   const can = (verb) => show.may[verb] === "";
   const entries = [...new Set(row.attempts.flatMap((each) => each.entries))];
-  return html`<aside class="sheet card" aria-label="Selected operation"><header><h3>${visible(row.location)}</h3><span class="end"><${Copy} text=${row.location} label="Copy the location" /><button class="copy" type="button" aria-label="Close" title="Close: Esc" data-key="Escape" onClick=${() => set({ at: "" })}><${Icon} name="close" /></button></span></header>
-  <div class="part"><${Status} of=${status(row)} /><dl class="facts"><dt>kind</dt><dd>${last.kind}${last.what && html`, <code>${visible(last.what)}</code>`}</dd>
+  return html`<div class="part"><dl class="facts"><dt>status</dt><dd><${Status} of=${status(row)} /></dd><dt>kind</dt><dd>${last.kind}${last.what && html`, <code>${visible(last.what)}</code>`}</dd>
     ${last.kind === "step" && html`<dt>policy</dt><dd>${[last.once ? "may not be repeated" : "may be repeated after a crash", last.timeout === null ? "" : `timeout ${span(last.timeout * 1000)}`, last.deliveries > 1 ? `delivered ${last.deliveries} times` : ""].filter(Boolean).join(", ")}</dd>`}
     ${last.key && html`<dt>key</dt><dd class="keyed"><code title=${last.key}>${last.key.slice(0, 12)}…</code><${Copy} text=${last.key} label="Copy the idempotency key" /></dd>`}
     ${last.due && html`<dt>due</dt><dd>${moment(last.due)}</dd>`}<dt>entries</dt><dd class="mono">${entries.slice(0, 30).map((each, n) => html`${n > 0 && ", "}<button class="plain link" type="button" title="Go to this entry" onClick=${() => set({ entry: each })}>${each}</button>`)}${entries.length > 30 && "…"}</dd>
@@ -191,5 +221,5 @@ function Chosen({ row, show, act, heard }) {
   <div class="part row-btns">${can("settle") && html`<button class="btn first" type="button" onClick=${() => act("settle", { location: row.location })}><${Icon} name="settle" />Settle…</button>`}
     ${can("wake") && last.kind === "timer" && !last.closed && html`<button class="btn" type="button" onClick=${() => act("wake", { location: row.location })}><${Icon} name="wake" />Wake</button>`}
     ${can("rewind") && html`<button class="btn" type="button" onClick=${() => act("rewind", { location: row.location })}><${Icon} name="rewind" />Rewind…</button>`}
-    ${can("fork") && html`<button class="btn" type="button" onClick=${() => act("fork", { location: row.location })}><${Icon} name="fork" />Fork…</button>`}</div></aside>`;
+    ${can("fork") && html`<button class="btn" type="button" onClick=${() => act("fork", { location: row.location })}><${Icon} name="fork" />Fork…</button>`}</div>`;
 }

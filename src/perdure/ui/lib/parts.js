@@ -23,12 +23,18 @@ const MARKS = {
   unknown: ["stuck", "unknown"], "unknown outcome": ["stuck", "unknown"], cancelled: ["cancelled", "cancelled"], dropped: ["cancelled", "dropped"],
   "backing off": ["waiting", "expired"], held: ["running", "queued"], queued: ["running", "queued"], running: ["running", "running"],
   waiting: ["waiting", "waiting"], open: ["waiting", "open"], assigned: ["running", "assigned"],
-  expired: ["failed", "expired"], overdue: ["stuck", "expired"], refused: ["failed", "failed"], recorded: ["waiting", "open"],
+  "not reached": ["cancelled", "none"], expired: ["failed", "expired"], overdue: ["stuck", "expired"], refused: ["failed", "failed"], recorded: ["waiting", "open"],
 };
 
 export function Status({ of, stamp = false }) {
   const [ink, shape] = MARKS[of] ?? [of, of];
   return html`<span class=${`st st-${ink}${stamp ? " stamp" : ""}`}><${Shape} name=${shape} />${of}</span>`;
+}
+
+// `1.0.0+add5bb35f780`: the version of the author, and the digest that the engine adds.
+export function Version({ of }) {
+  const [name, digest] = visible(of).split(/[+-](?=[0-9a-f]{12}$)/);
+  return html`<span class="ver" title=${of}>${name}${digest && html`<span class="hash">+${digest.slice(0, 4)}</span>`}</span>`;
 }
 
 // The workflow and the head of a key may shrink, its last part never.
@@ -70,16 +76,19 @@ export function Json({ value }) {
   return html`<pre class="json">${value === undefined ? "" : visible(json(value, 2))}</pre>`;
 }
 
+// Words between backticks are code.
+const coded = (text) => text.split("`").map((each, n) => (n % 2 ? html`<code>${visible(each)}</code>` : visible(each)));
+
 // A problem: what was expected and found, the hint, the ways out and the number of the request.
 export function Trouble({ error, again, children }) {
   const problem = error instanceof Problem ? error.problem : { code: "page-failed", detail: String(error) };
   const said = [problem.where && html`at <code>${visible(problem.where)}</code>`, problem.expected && html`expected <code>${visible(problem.expected)}</code>`, problem.found && html`found <code>${visible(problem.found)}</code>`].filter(Boolean);
   const [, title, rest] = (problem.detail || problem.title || "It failed.").match(/^(.*?)(?: \((there are.*|it has.*)\))?$/s);
   return html`<section class="sheet" role="alert"><div class="empty"><span class="st st-failed"><${Shape} name="failed" />${problem.code}</span>
-    <h2>${visible(title[0].toUpperCase() + title.slice(1))}</h2>
+    <h2>${coded(title[0].toUpperCase() + title.slice(1))}</h2>
     ${rest && html`<p class="second">${visible(rest[0].toUpperCase() + rest.slice(1))}.</p>`}
     ${said.length > 0 && html`<p class="second">${said.map((each, n) => html`${n > 0 && ", "}${each}`)}</p>`}
-    ${problem.hint && html`<p class="second">${visible(problem.hint)}</p>`}
+    ${problem.hint && html`<p class="second">${coded(problem.hint)}</p>`}
     <div class="row-btns">${children}${again && html`<button class=${`btn${children ? "" : " first"}`} type="button" onClick=${again}>Try again</button>`}${problem.type?.startsWith("/errors/") && html`<a class="btn quiet" target="_blank" href=${root + problem.type}>About ${problem.code}</a>`}</div>
     ${problem.request && html`<p class="muted mono">request ${problem.request}</p>`}</div></section>`;
 }
@@ -131,9 +140,10 @@ export function useLoaded(load, keys, first) {
 }
 
 export function useTick(milliseconds) {
-  const [, set] = useState(0);
+  const [n, set] = useState(0);
   useEffect(() => {
     const timer = setInterval(() => set((n) => n + 1), milliseconds);
     return () => clearInterval(timer);
   }, []);
+  return n;
 }

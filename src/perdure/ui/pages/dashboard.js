@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../lib/html.js";
 import { get, part } from "../lib/api.js";
 import { ago, clock, count, figure, quoted, shortly, span, visible, weekday } from "../lib/format.js";
 import { href } from "../lib/router.js";
-import { Bones, Cmd, Empty, Icon, Id, Status, Trouble, operates, useLoaded, useTick } from "../lib/parts.js";
+import { Bones, Cmd, Empty, Icon, Id, Status, Trouble, Version, operates, useLoaded, useTick } from "../lib/parts.js";
 import { BulkDialog } from "../lib/bulk.js";
 import { ask } from "../lib/palette.js";
 import { Spark, Strips } from "../lib/strips.js";
@@ -105,7 +105,7 @@ function Stuck({ of, acts, retry }) {
       : html`<button class="btn small" type="button" onClick=${() => retry({ q, size: of.count })}>Retry…</button>`;
   return html`<tr><td class="count"><a class="fig" href=${list}>${figure(of.count)}</a></td><td class="nowrap"><${Status} of=${unknown ? "unknown outcome" : "stuck"} /></td>
     <td class="what"><a class="lead" href=${target} data-row title=${visible(error)}>${unknown ? "Outcome unknown" : visible(type || "stuck")}${error && `: ${first(error, of.example)}`}</a><span class="muted">${of.location ? html`at <code>${visible(of.location)}</code>` : "in the code of the workflow"}${unknown ? "; the step may not be repeated" : ""}</span></td>
-    <td class="nowrap wf-col second">${visible(of.workflow)} ${visible(of.version)}</td><td class="num wf-col second">${ago(of.oldest)}</td><td class="num">${way}</td></tr>`;
+    <td class="nowrap wf-col second">${visible(of.workflow)} <${Version} of=${of.version} /></td><td class="num wf-col second">${ago(of.oldest)}</td><td class="num">${way}</td></tr>`;
 }
 
 function Runs({ workflows, total, by }) {
@@ -118,7 +118,7 @@ function Runs({ workflows, total, by }) {
   return html`<section class="sect" aria-labelledby="h-runs"><div class="sect-head"><h2 id="h-runs">What runs</h2><span class="muted">${count(workflows.length, "workflow")}</span><span class="end"><a href=${href("/workflows")}>All workflows</a></span></div>
     ${workflows.length === 0 ? html`<div class="sheet"><${Empty} title="Nothing has run yet"><p class="second">Every workflow that an engine knows is a line here. This runs one:</p><${Cmd} text="perdure serve MODULE --db shop.db" /><//></div>` : html`
     <div class="scroll"><table class="ledger flush runs"><thead><tr><th>workflow</th><th class="wide-only">dialect</th>${columns.map((each) => html`<th class="num">${each}${ENDED.has(each) && html`<span class="wide-only"> 24 h</span>`}</th>`)}<th class="num wide-only">starts per hour, 24 h</th></tr></thead><tbody>
-    ${workflows.map((each) => html`<tr key=${each.name}><td class="nowrap"><a class="mono" data-row href=${href(`/workflows/${part(each.name)}`)}>${each.name}</a></td><td class="muted wide-only">${each.noun}</td>${columns.map((status) => cell(status, each.name))}<td class="wide-only"><${Spark} name=${each.name} values=${by[each.name]?.starts} /></td></tr>`)}
+    ${workflows.map((each) => html`<tr key=${each.name}><td class="nowrap"><a class="mono" data-row title=${each.name} href=${href(`/workflows/${part(each.name)}`)}>${each.name}</a></td><td class="muted wide-only">${each.noun}</td>${columns.map((status) => cell(status, each.name))}<td class="wide-only"><${Spark} name=${each.name} values=${by[each.name]?.starts} /></td></tr>`)}
     </tbody><tfoot><tr><th scope="row">all</th><td class="wide-only"></td>${columns.map((status) => cell(status))}<td class="wide-only"></td></tr></tfoot></table></div>`}</section>`;
 }
 

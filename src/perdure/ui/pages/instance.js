@@ -3,14 +3,14 @@ import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { get, instancePath, part, send } from "../lib/api.js";
 import { ago, command, count, figure, moment, quoted, span, visible } from "../lib/format.js";
 import { go, href, set } from "../lib/router.js";
-import { Bones, Cmd, Copy, Icon, Id, Json, Shape, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
+import { Bones, Cmd, Copy, Icon, Id, Json, Shape, Status, Trouble, Version, useLoaded, useTick } from "../lib/parts.js";
 import { Dialog } from "../lib/dialog.js";
 import { calm, watch } from "../lib/stream.js";
 import { Data } from "../lib/data.js";
 import { Alike, Errors } from "../lib/errors.js";
 import { Drawing } from "../lib/drawing.js";
 import { Form, checked, initial } from "../lib/form.js";
-import { Operations, Said, openTask } from "../lib/operations.js";
+import { Chosen, Operations, Said, openTask, rowAt } from "../lib/operations.js";
 import { Journal } from "../lib/journal.js";
 import { offer } from "../lib/palette.js";
 import { Sentence } from "../lib/reasons.js";
@@ -27,6 +27,7 @@ export default function Instance({ rest: id, query, setLive }) {
     const children = operations.operations.some((each) => each.kind === "child" && !each.closed) ? (await get(instancePath(id, "children"))).items : [];
     const drawn = DRAWN.has(show.noun) && loaded.current !== id ? await pictures(id, show.noun, query) : {}; // with the rest, so that the page does not jump
     loaded.current = id;
+    if (history.entries > history.history.length) history.last = (await get(instancePath(id, "history"), { after: history.entries - 1, limit: 1 })).history[0];
     return { show, why, drawn, operations: operations.operations.map((each) => queued(each, show)), history, total: operations.total, kin: Object.fromEntries(children.map((each) => [each.id, each.status])) };
   }, [id]);
   const [verb, setVerb] = useState(null);
@@ -55,10 +56,9 @@ export default function Instance({ rest: id, query, setLive }) {
   <${Head} show=${show} act=${act} history=${history} past=${travels} />
   ${travels ? past && html`<${Then} past=${past} />` : html`<${Why} show=${show} why=${why} act=${act} />`}
   ${answer && html`<section class="sheet card" role="status"><header><h3>its answer</h3><span class="end"><button class="copy" type="button" aria-label="Close" onClick=${() => setAnswer(null)}><${Icon} name="close" /></button></span></header><div class="part"><${Json} value=${answer.answer} /></div></section>`}
-  <${Travel} show=${value.show} history=${history} entry=${entry} past=${past} act=${act} />
+  <${Travel} show=${value.show} history=${history} operations=${value.operations} entry=${entry} past=${past} act=${act} />
   ${then.error && travels && html`<${Trouble} error=${then.error} />`}
-  <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} kin=${past ? {} : value.kin} heard=${past ? {} : heard} total=${past ? operations.length : value.total} first=${value.drawn.picture} />
-  ${!travels && show.noun === "graph" && html`<${Report} id=${id} show=${show} heard=${heard} first=${value.drawn.report} />`}
+  <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} kin=${past ? {} : value.kin} heard=${past ? {} : heard} total=${past ? operations.length : value.total} first=${value.drawn} />
   ${!travels && show.noun === "playbook" && html`<${Marking} id=${id} show=${show} act=${act} first=${value.drawn.marking} />`}
   <${Records} show=${show} why=${why} act=${act} history=${history} operations=${operations} query=${query} limit=${travels ? entry : 0} />
 </div>${verb && html`<${Act} ...${verb} id=${show.id} waits=${show.waiting} stuck=${value.show.stuck_at} places=${[...new Set(operations.map((each) => each.location))].filter((each) => !each.includes("backoff#")).slice(-200)} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
@@ -99,10 +99,11 @@ const split = (path) => {
   return [name, query ? Object.fromEntries(new URLSearchParams(query)) : undefined];
 };
 
-const BUTTONS = [["send", "Send…", "send"], ["ask", "Ask…", "ask"], ["tag", "Tag…", "tag"], ["wake", "Wake", "wake"], ["retry", "Retry…", "retry"], ["rewind", "Rewind…", "rewind"], ["fork", "Fork…", "fork"]];
+const BUTTONS = [["send", "Send…", "send"], ["ask", "Ask…", "ask"], ["tag", "Tag…", "tag"], ["wake", "Wake", "wake"], ["pause", "Pause…", "pause"], ["resume", "Resume…", "resume"], ["retry", "Retry…", "retry"], ["rewind", "Rewind…", "rewind"], ["fork", "Fork…", "fork"]];
 
 function Head({ show, act, history, past }) {
-  const possible = (verb) => show.may[verb] === "";
+  const paused = Boolean(show.published.paused);
+  const possible = (verb) => show.may[verb] === "" && verb !== (paused ? "pause" : "resume");
   useEffect(() => offer([...BUTTONS, ["settle", "Settle…", "settle"], ["cancel", "Cancel…", "cancel"]].filter(([verb]) => possible(verb)).map(([verb, label, icon]) => ({ text: `${label.replace("…", "")} ${show.id}`, icon, run: () => act(verb) }))), [show]);
   const asked = history.asked["1"];
   const cut = show.workflow.length + 1;
@@ -112,7 +113,7 @@ function Head({ show, act, history, past }) {
     <div class="end acts">${past ? html`<span class="muted">as it was at this entry</span>` : html`<span class="btns">${BUTTONS.filter(([verb]) => possible(verb)).map(([verb, label, icon]) => html`<button class="btn" type="button" onClick=${() => act(verb)}><${Icon} name=${icon} />${label}</button>`)}</span>
     <a class="btn quiet" href=${href("/compare", { a: show.id })}>Compare…</a>
     ${possible("cancel") && html`<span class="btns"><button class="btn risk" type="button" onClick=${() => act("cancel")}><${Icon} name="cancel" />Cancel…</button></span>`}`}</div></div>
-  <dl class="meta"><div><dt>version</dt><dd><a class="mono" href=${href(`/workflows/${show.workflow}`)}>${show.version}</a></dd></div>
+  <dl class="meta"><div><dt>version</dt><dd><a href=${href(`/workflows/${show.workflow}`)}><${Version} of=${show.version} /></a></dd></div>
     ${show.generation > 1 && html`<div><dt>generation</dt><dd>${show.generation}</dd></div>`}
     <div><dt>started</dt><dd>${moment(show.started_at)}${asked && html` by <code>${visible(asked.by)}</code>`}</dd></div>
     <div><dt>changed</dt><dd>${ago(show.changed_at)}${ago(show.changed_at) === "now" ? "" : " ago"}</dd></div>
@@ -133,7 +134,7 @@ function title(show, why) {
   if (show.status === "waiting" && why.reasons.length > 1) return `It waits at ${places(why.reasons.length)}.`;
   return TITLES[show.status] ?? `It is ${show.status}.`;
 }
-const LABELS = { send: "Send…", wake: "Wake", retry: "Retry…", settle: "Settle…", rewind: "Rewind…" };
+const LABELS = { send: "Send…", wake: "Wake", resume: "Resume…", retry: "Retry…", settle: "Settle…", rewind: "Rewind…" };
 
 // The button of an advice, if its verb is possible now.
 function button(show, act, advice, reason) {
@@ -208,22 +209,41 @@ async function pictures(id, noun, query) {
 function Work({ id, show, query, entry, first, ...rest }) {
   const drawn = DRAWN.has(show.noun);
   const view = drawn && query.get("view") !== "tree" ? "drawing" : "tree";
-  const picture = useLoaded(() => (view === "drawing" ? get(instancePath(id, "drawing"), { at: entry || "" }) : Promise.resolve(null)), [id, view, entry, show.entries], first);
+  const picture = useLoaded(() => (view === "drawing" ? get(instancePath(id, "drawing"), { at: entry || "" }) : Promise.resolve(null)), [id, view, entry, show.entries], first.picture);
+  const graph = show.noun === "graph" && !entry;
+  const report = useLoaded(() => (graph ? get(instancePath(id, "report")) : Promise.resolve(null)), [id, graph, show.entries], first.report);
   const seg = drawn && html`<span class="seg"><button type="button" aria-pressed=${view === "drawing"} onClick=${() => set({ view: "" })}>Drawing</button><button type="button" aria-pressed=${view === "tree"} onClick=${() => set({ view: "tree" })}>Tree and timeline</button></span>`;
-  if (view === "tree") return html`<${Operations} show=${show} query=${query} seg=${seg} ...${rest} />`;
-  return html`<div class="stack">${picture.value ? html`<${Drawing} seg=${seg} picture=${picture.value.picture} name=${id} selected=${query.get("at")} choose=${(location) => set({ at: location, view: "tree" })} />` : picture.error ? html`<${Trouble} error=${picture.error} />` : html`<${Bones} rows=${6} />`}</div>`;
+  const selected = query.get("at") ?? "";
+  const known = graph ? report.value : null;
+  const node = (location) => { const row = known?.nodes.find((each) => each.node === location); return row && html`<${Node} row=${row} denials=${known.denials.filter((each) => each.node === location)} show=${show} />`; };
+  const shown = picture.value?.picture.nodes.some((each) => each.location === selected) ? selected : "";
+  return html`${view === "tree" ? html`<${Operations} show=${show} query=${query} seg=${seg} node=${node} ...${rest} />` : html`<div class=${shown ? "work" : "stack"}>${picture.value ? html`<${Drawing} seg=${seg} picture=${picture.value.picture} name=${id} selected=${selected} choose=${(location) => set({ at: location === selected ? "" : location })} />` : picture.error ? html`<${Trouble} error=${picture.error} />` : html`<${Bones} rows=${6} />`}
+    ${shown && html`<${Chosen} row=${rowAt(rest.list, shown)} location=${shown} show=${show} act=${rest.act} heard=${rest.heard} node=${node} />`}</div>`}
+  ${graph && (known ? html`<${Report} of=${known} show=${show} heard=${rest.heard} />` : report.error ? html`<p class="muted">${report.error.message}</p>` : html`<${Bones} rows=${4} />`)}`;
 }
 
 const ENDED = { completed: "ok", partial: "ok", failed: "error", cancelled: "cancelled", skipped: "dropped", denied: "error" };
-const used = (of) => Object.entries(of ?? {}).map(([name, n]) => (name === "wall" ? span(n * 1000) : `${figure(n)} ${n === 1 ? name.replace(/s$/, "") : name}`)).join(", ");
+const asked = (row, show) => show.waiting.filter((open) => open.kind === "task" && open.location.startsWith(`${row.node}/`));
+const outcome = (row, show) => (row.outcome ? ENDED[row.outcome] ?? row.outcome : row.status !== "open" ? "not reached" : asked(row, show).length ? "waiting" : "running");
+const amount = (name, n) => (name === "wall" ? span(n * 1000) : `${figure(n)} ${n === 1 ? name.replace(/s$/, "") : name}`);
+const used = (of) => Object.entries(of ?? {}).map(([name, n]) => amount(name, n)).join(", ");
+
+// What the report tells of one node: its budget, whether its result is trusted, what was denied it and at which stage, whom it asks.
+function Node({ row, denials, show }) {
+  const limits = row.limits ?? {};
+  return html`<div class="part"><${Status} of=${outcome(row, show)} />${row.reason && html` <span class="second">${visible(row.reason)}</span>`}<dl class="facts"><dt>trust</dt><dd class=${row.trust === "trusted" ? null : "st-stuck"}>${visible(row.trust)}</dd>
+    <dt>budget</dt><dd>${[...new Set([...Object.keys(limits), ...Object.keys(row.used)])].map((name) => html`<div>${name in limits ? html`${name === "wall" ? span(1000 * (row.used.wall ?? 0)) : figure(row.used[name] ?? 0)} of ${amount(name, limits[name])}<svg class="progress" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true"><rect class="ground" width="100" height="10" /><rect class="done" width=${Math.min(100, (100 * (row.used[name] ?? 0)) / limits[name])} height="10" /></svg>` : html`${amount(name, row.used[name])} <span class="muted">without a limit</span>`}</div>`)}${!Object.keys({ ...limits, ...row.used }).length && html`<span class="muted">nothing used, no limit of its own</span>`}</dd>
+    ${row.submitter && html`<dt>submitted by</dt><dd class="mono">${visible(row.submitter)}</dd>`}</dl>
+    ${asked(row, show).map((open) => html`<p><button class="btn" type="button" onClick=${() => openTask(open.what)}><${Icon} name="task" />Open the task</button></p>`)}</div>
+  ${denials.length > 0 && html`<div class="part"><h4>denied</h4><table class="tries"><thead><tr><th>stage</th><th>what</th><th>why</th></tr></thead><tbody>${denials.map((each) => html`<tr><td>${visible(each.stage)}</td><td class="mono">${visible(each.subject)}</td><td>${visible(each.reason)}</td></tr>`)}</tbody></table></div>`}`;
+}
 
 // The nodes of a graph: what became of each, what it used of its budget, whether its result is trusted, what was denied.
-function Report({ id, show, heard, first }) {
-  const { value, error } = useLoaded(() => get(instancePath(id, "report")), [id, show.entries], first);
-  if (!value) return error ? html`<p class="muted">${error.message}</p>` : html`<${Bones} rows=${4} />`;
-  return html`<section class="sect nodes" aria-label="Nodes"><div class="sect-head"><h2>Nodes</h2><span class="muted">${value.nodes.length}${used(value.used) && `, ${used(value.used)} used`}</span></div><div class="scroll"><table class="ledger flush"><thead><tr><th>node</th><th>outcome</th><th>reason</th><th>trust</th><th class="num">used</th><th class="num">runs</th><th class="num">opened</th></tr></thead><tbody>
-    ${value.nodes.map((row) => html`<tr key=${row.node}><td class="mono" title=${row.submitter ? `submitted by ${row.submitter}` : null}>${visible(row.node)}</td><td class="nowrap"><${Status} of=${row.outcome ? ENDED[row.outcome] ?? row.outcome : row.status === "open" ? "running" : "none"} /></td><td class="second">${heard[row.node] && row.status === "open" ? html`<${Said} of=${heard[row.node]} />` : visible(row.reason ?? "")}</td><td class=${row.trust === "trusted" ? "muted" : "st-stuck"}>${visible(row.trust ?? "")}</td><td class="num">${used(row.used)}</td><td class="num">${row.attempts}</td><td class="num muted">${row.opened_at ? moment(row.opened_at) : ""}</td></tr>`)}</tbody></table></div>
-    ${value.denials.length > 0 && html`<div class="sect-head"><h2>Denied</h2><span class="muted">${value.denials.length}</span></div><table class="ledger flush"><tbody>${value.denials.map((each) => html`<tr>${Object.values(each).map((text) => html`<td>${visible(typeof text === "string" ? text : JSON.stringify(text))}</td>`)}</tr>`)}</tbody></table>`}</section>`;
+function Report({ of, show, heard }) {
+  const stages = Object.entries(Object.groupBy(of.denials, (each) => each.stage)).map(([stage, list]) => `${list.length} at ${stage}`);
+  return html`<section class="sect nodes" aria-label="Nodes"><div class="sect-head"><h2>Nodes</h2><span class="muted">${of.nodes.length}${used(of.used) && `, ${used(of.used)} used`}</span></div><div class="scroll"><table class="ledger flush"><thead><tr><th>node</th><th>outcome</th><th>reason</th><th>trust</th><th class="num">used</th><th class="num">runs</th><th class="num">opened</th></tr></thead><tbody>
+    ${of.nodes.map((row) => html`<tr key=${row.node}><td class="mono" title=${row.submitter ? `submitted by ${row.submitter}` : null}><button class="plain link" type="button" onClick=${() => set({ at: row.node })}>${visible(row.node)}</button></td><td class="nowrap"><${Status} of=${outcome(row, show)} /></td><td class="second">${heard[row.node] && row.status === "open" ? html`<${Said} of=${heard[row.node]} />` : visible(row.reason ?? "")}</td><td class=${row.trust === "trusted" ? "muted" : "st-stuck"}>${visible(row.trust ?? "")}</td><td class="num">${used(row.used)}</td><td class="num">${row.attempts}</td><td class="num muted">${row.opened_at ? moment(row.opened_at) : ""}</td></tr>`)}</tbody></table></div>
+    ${of.denials.length > 0 && html`<div class="sect-head"><h2>Denied</h2><span class="muted">${stages.join(", ")}</span></div><div class="scroll"><table class="ledger flush"><thead><tr><th>stage</th><th>node</th><th>what</th><th>why</th><th class="num">when</th></tr></thead><tbody>${of.denials.map((each) => html`<tr><td>${visible(each.stage)}</td><td class="mono">${visible(each.node || "the graph")}</td><td class="mono">${visible(each.subject)}</td><td>${visible(each.reason)}</td><td class="num muted">${moment(each.at)}</td></tr>`)}</tbody></table></div>`}</section>`;
 }
 
 // Where the tokens of a playbook stand, and what its gates read.
@@ -239,21 +259,20 @@ function Marking({ id, show, act, first }) {
 function Records({ show, why, act, history, operations, query, limit }) {
   const errors = operations.filter((each) => each.error);
   const tab = query.get("tab") ?? "journal";
-  const values = valuesOf(show, limit ? [] : why.reasons);
+  const values = valuesOf(show);
   const tabs = [["journal", "Journal", limit || history.entries], ["data", "Data", values.length], ["errors", "Errors", errors.length + (show.error ? 1 : 0)]];
-  return html`<section class="sect" aria-label="Records"><div class="tabs" role="tablist" aria-label="Records">${tabs.map(([name, text, n]) => html`<a href=${href(location.pathname.slice(document.body.dataset.root.length), { ...Object.fromEntries(query), tab: name })} role="tab" aria-selected=${tab === name}>${text} <span class="n">${n}</span></a>`)}</div>
+  return html`<section class="sect" aria-label="Records"><div class="tabs" role="tablist" aria-label="Records">${tabs.map(([name, text, n]) => html`<a href=${href(location.pathname.slice(document.body.dataset.root.length), { ...Object.fromEntries(query), tab: name })} role="tab" aria-selected=${tab === name}>${text} <span class="n">${figure(n)}</span></a>`)}</div>
   ${tab === "journal" ? html`<${Journal} history=${history} show=${show} operations=${operations} query=${query} limit=${limit} />` : tab === "data" ? html`<${Data} values=${values} query=${query} whole=${(name) => whole(show.id, limit, name)} />` : html`<${Errors} show=${show} errors=${errors} ways=${limit ? null : html`<${Ways} show=${show} why=${why} act=${act} />`} />`}</section>`;
 }
 
 // The values that the page shows, by name.
-function valuesOf(show, reasons) {
+function valuesOf(show) {
   const found = show.noun === "cell" ? [] : [{ name: "input", note: "recorded at the start", value: show.input }];
   if (show.status === "completed") found.push({ name: "result", note: "what it returned", value: show.result });
   if (show.state !== undefined) found.push({ name: "state", note: "now", value: show.state });
   if (Object.keys(show.tags).length) found.push({ name: "tags", note: "found by filters", value: show.tags });
   for (const [name, value] of Object.entries(show.published)) found.push({ name, note: "published", value });
-  const mail = reasons.filter((each) => each.kind === "undelivered").map((each) => each.text.slice(each.text.indexOf(": ") + 2));
-  if (mail.length) found.push({ name: "mailbox", note: "came, and was not taken yet", value: mail });
+  if (show.mailbox?.length) found.push({ name: "mailbox", note: "came, and was not taken yet", value: show.mailbox });
   return found;
 }
 
@@ -303,6 +322,8 @@ function Act({ name, given, id, waits, entries, stuck, places, close }) {
       cmd: (g) => command("tag", id, g.name || "NAME", ...(g.value ? [g.value] : [])), request: (g) => ["PATCH", on("tags"), { tags: { [g.name]: g.value || null } }] },
     wake: { title: `Wake ${id}`, says: `Its ${given.location ? `sleep at ${given.location}` : "sleeps"} ends now.`, label: "Wake", fields: [reason], cmd: () => command("wake", id, ...(given.location ? [given.location] : [])),
       request: post("wake", () => ({ location: given.location ?? "" })) },
+    pause: { title: `Pause ${id}`, says: "No token is admitted and no attempt begins until it is resumed. What runs goes on to its end, and deadlines hold.", label: "Pause", fields: [reason], cmd: (g) => command("pause", id, ...words(g)), request: post("pause", () => ({})) },
+    resume: { title: `Resume ${id}`, says: "What was held begins: tokens are admitted, attempts and iterations go on.", label: "Resume", fields: [reason], cmd: (g) => command("resume", id, ...words(g)), request: post("resume", () => ({})) },
     retry: { title: `Retry ${id}`, says: "It goes on where it stopped; what failed is done again, what is done stays done.", label: "Retry", fields: [reason], cmd: () => command("retry", id), preview: dry("retry", BODY.retry), request: post("retry", BODY.retry) },
     settle: { title: `Settle a step of ${id}`, says: "You say what happened. The flow goes on as if the step had answered so.", label: "Settle", fields: [place, { name: "as", label: "It ended", options: ["ok", "error"], value: given.as ?? "ok", dry: true }, { name: "value", label: "Result as JSON, or the error's text", dry: true, optional: true }, reason],
       preview: dry("settle", BODY.settle), cmd: (g) => command("settle", id, g.location, g.as, ...(g.value ? [g.value] : [])), request: post("settle", BODY.settle) },

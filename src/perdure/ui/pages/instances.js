@@ -1,11 +1,11 @@
 // All instances: filter by text, chips or facets; bookmarks and columns; select rows, or all that match, for a bulk.
-import { html, useEffect, useRef, useState } from "../lib/html.js";
+import { html, steady, useEffect, useRef, useState } from "../lib/html.js";
 import { get, part, root, send } from "../lib/api.js";
 import { ago, command, figure, moment, quoted, visible } from "../lib/format.js";
 import { href, set } from "../lib/router.js";
 import { Bones, Cmd, Empty, Icon, Id, Menu, Polite, Status, Trouble, operates, useLoaded, useTick } from "../lib/parts.js";
 import { BulkDialog, VERBS } from "../lib/bulk.js";
-import { Chips, STATUSES, words } from "../lib/filter.js";
+import { Chips, STATUSES, passes, words } from "../lib/filter.js";
 import { Dialog } from "../lib/dialog.js";
 import { ask, offer } from "../lib/palette.js";
 import { Reason } from "../lib/reasons.js";
@@ -56,7 +56,7 @@ export default function Instances({ query, setLive, me }) {
       else if (data.fits) { known.current.add(data.instance); setFresh((n) => n + 1); }
     }, setLive, value.list.at);
   }, [q, order, ready]);
-  useTick(10000);
+  const tick = useTick(10000);
   const next = more.length ? more.at(-1).next : value?.list.next;
   const asking = useRef(false);
   const further = async () => {
@@ -92,7 +92,7 @@ ${value && !error && html`<div class="list">
   ${size > 0 && html`<div class="pick" role="status"><b class="strong">${figure(size)} selected</b>${!picked.all && (value.count > picked.ids.size || typeof value.count === "string") && html`<button class="plain link" type="button" onClick=${() => setPicked({ ids: new Set(), all: true })}>Select all ${figure(value.count)} that match</button>`}
     <span class="end">${Object.entries(VERBS).map(([verb, { label, icon, risk }]) => html`<button class=${`btn small${risk ? " risk" : ""}`} type="button" onClick=${() => setDialog({ verb })}><${Icon} name=${icon} />${label}</button>`)}<button class="btn quiet small" type="button" data-key="Escape" onClick=${clear}>Clear <kbd>Esc</kbd></button></span></div>`}
   <div class="sheet"><${Polite} text=${fresh > 0 ? `${figure(fresh)} new` : ""} />${fresh > 0 && html`<button class="new" type="button" onClick=${reload}>${figure(fresh)} new</button>`}
-  ${items.length === 0 ? html`<${None} q=${q} />` : html`<${Rows} items=${items} nouns=${value.nouns} columns=${columns} count=${value.count} acts=${acts} picked=${picked} pick=${pick} page=${(all) => setPicked({ ids: new Set(all ? items.map((each) => `@${each.instance}`) : []), all: false })} further=${further} order=${order} />`}
+  ${items.length === 0 ? html`<${None} q=${q} />` : html`<${Rows} items=${items} nouns=${value.nouns} columns=${columns} count=${value.count} acts=${acts} picked=${picked} pick=${pick} tick=${tick} page=${(all) => setPicked({ ids: new Set(all ? items.map((each) => `@${each.instance}`) : []), all: false })} further=${further} order=${order} />`}
   ${next && html`<div class="more"><button class="btn small" type="button" onClick=${further}>${value.list.partial ? "Search on" : `${PAGE} more`}</button></div>`}
 </div>
 </section></div>`}
@@ -105,22 +105,27 @@ const exported = (q, format, columns) => {
   return `${root}/api/v1/instances/export?${query}`;
 };
 
-function Rows({ items, nouns, columns, count, acts, picked, pick, page, further, order }) {
+function Rows({ items, nouns, columns, count, acts, picked, pick, tick, page, further, order }) {
   const { box, first, last, above, below } = useWindow(items.length, 32, { whole: true });
   useEffect(() => { if (last > items.length - 60) further(); }, [last, items.length]);
   const all = picked.all || items.every((each) => picked.ids.has(`@${each.instance}`));
   const wide = 3 + columns.length + (acts ? 1 : 0);
-  const has = (name) => columns.includes(name);
   return html`<table class="ledger inst" ref=${box} aria-rowcount=${typeof count === "number" ? count : -1}>
   <thead><tr>${acts && html`<th class="c-x"><input type="checkbox" checked=${all} aria-label="Select the rows that are here" onChange=${() => page(!all)} /></th>`}<th class="c-st">status</th><th class="c-id">instance</th><th>why</th>${columns.map((name) => (name === "started_at" ? html`<th class="c-t num" aria-sort=${order === "started" ? "ascending" : order === "-started" ? "descending" : "none"}><button class="plain" type="button" title=${order === "started" ? "Newest first" : "Oldest first"} onClick=${() => set({ order: order === "started" ? "" : "started" })}>started <span class="arrow" aria-hidden="true">${order === "started" ? "↑" : order === "-started" ? "↓" : ""}</span></button></th>` : html`<th class=${kind(name)} aria-sort=${name === "changed_at" && order === "-changed" ? "descending" : null}>${visible(COLUMNS[name]?.[0] ?? name.replace("tag.", ""))}${name === "changed_at" && order === "-changed" && html` <span class="arrow" aria-hidden="true">↓</span>`}</th>`))}</tr></thead>
   <tbody>${above > 0 && html`<tr aria-hidden="true" class="gap"><td colspan=${wide} style=${{ height: `${above}px` }}></td></tr>`}
-  ${items.slice(first, last).map((each, n) => { const id = `@${each.instance}`; const chosen = picked.all || picked.ids.has(id); const tags = Object.entries(each.tags).filter(([name]) => !has(`tag.${name}`)); return html`<tr key=${each.instance} aria-rowindex=${first + n + 2} aria-selected=${chosen ? "true" : null}>
-    ${acts && html`<td class="c-x"><input type="checkbox" checked=${chosen} aria-label=${`Select ${each.id}`} onChange=${() => pick(id)} /></td>`}<td class="c-st"><${Status} of=${each.status} /></td>
-    <td class="c-id"><${Id} id=${each.id} of=${each.workflow} row=${true} />${each.generation > 1 && html` <span class="muted">generation ${each.generation}</span>`}</td>
-    <td class="why"><span title=${each.reason}><${Reason} of=${each} noun=${nouns[each.workflow]} /></span>${tags.length > 0 && html`<span class="tags">${tags.slice(0, 4).map(([name, value]) => html`<span class="tag">${visible(name)}:${visible(value)}</span>`)}</span>`}</td>
-    ${columns.map((name) => html`<td class=${`${kind(name)} second`}>${name.startsWith("tag.") ? html`<span class="mono" title=${visible(each.tags[name.slice(4)] ?? "")}>${visible(each.tags[name.slice(4)] ?? "")}</span>` : COLUMNS[name]?.[1](each)}</td>`)}</tr>`; })}
+  ${items.slice(first, last).map((each, n) => html`<${Row} key=${each.instance} each=${each} index=${first + n + 2} noun=${nouns[each.workflow]} columns=${columns} acts=${acts} chosen=${picked.all || picked.ids.has(`@${each.instance}`)} pick=${pick} tick=${tick} />`)}
   ${below > 0 && html`<tr aria-hidden="true" class="gap"><td colspan=${wide} style=${{ height: `${below}px` }}></td></tr>`}</tbody></table>`;
 }
+
+// `tick`: durations are told again with each of them.
+const Row = steady(({ each, index, noun, columns, acts, chosen, pick }) => {
+  const tags = Object.entries(each.tags).filter(([name]) => !columns.includes(`tag.${name}`));
+  return html`<tr aria-rowindex=${index} aria-selected=${chosen ? "true" : null}>
+    ${acts && html`<td class="c-x"><input type="checkbox" checked=${chosen} aria-label=${`Select ${each.id}`} onChange=${() => pick(`@${each.instance}`)} /></td>`}<td class="c-st"><${Status} of=${each.status} /></td>
+    <td class="c-id"><${Id} id=${each.id} of=${each.workflow} row=${true} />${each.generation > 1 && html` <span class="muted">generation ${each.generation}</span>`}</td>
+    <td class="why"><span title=${each.reason}><${Reason} of=${each} noun=${noun} /></span>${tags.length > 0 && html`<span class="tags">${tags.slice(0, 4).map(([name, value]) => html`<span class="tag">${visible(name)}:${visible(value)}</span>`)}</span>`}</td>
+    ${columns.map((name) => html`<td class=${`${kind(name)} second`}>${name.startsWith("tag.") ? html`<span class="mono" title=${visible(each.tags[name.slice(4)] ?? "")}>${visible(each.tags[name.slice(4)] ?? "")}</span>` : COLUMNS[name]?.[1](each)}</td>`)}</tr>`;
+});
 
 // Lists that were saved: own ones, and those that others share.
 function Bookmarks({ q, columns, usual, order, me }) {
@@ -174,10 +179,10 @@ function meant(q, error) {
 // Counts are those of the whole book, narrowed by what the other facets choose. A box says "one of these", `not` the opposite.
 function Facets({ q, facets, nouns }) {
   const all = words(q);
-  const chosen = (field) => all.filter((each) => each.startsWith(`${field}:`)).map((each) => each.slice(field.length + 1).replace(/^'(.*)'$/, "$1"));
-  const [statuses, names] = [chosen("status"), chosen("workflow")];
+  const [status, workflow, dialect, version] = ["status", "workflow", "dialect", "version"].map((field) => passes(all, field));
+  const fits = { status: (f) => status(f.status), workflow: (f) => workflow(f.workflow), dialect: (f) => dialect(nouns[f.workflow] ?? ""), version: (f) => version(f.version) };
   const groups = useLoaded(() => get("/instances/groups", { q: ["status:waiting status:stuck status:failed", ...all.filter((each) => /^-?workflow:/.test(each))].join(" ") }).catch(() => null), [all.filter((each) => /^-?workflow:/.test(each)).join()]);
-  const sum = (test) => facets.filter(test).reduce((total, each) => total + each.count, 0);
+  const sum = (field, test) => facets.filter((f) => test(f) && Object.entries(fits).every(([name, fit]) => name === field || fit(f))).reduce((total, each) => total + each.count, 0);
   const known = [...new Set(facets.map((each) => each.workflow))].sort();
   const dialects = [...new Set(known.map((each) => nouns[each]).filter(Boolean))].sort();
   const turn = (word) => set({ q: (all.includes(word) ? all.filter((each) => each !== word) : [...all.filter((each) => each !== (word.startsWith("-") ? word.slice(1) : `-${word}`)), word]).join(" ") });
@@ -185,11 +190,11 @@ function Facets({ q, facets, nouns }) {
   const kinds = counted(groups.value?.items ?? [], (each) => (each.status === "waiting" ? each.reason.split(", ") : []).map((text) => WAITS[text.split(" ")[0] === "child" && text.endsWith(" perdure.task") ? "task" : text.split(" ")[0]]));
   const errors = counted(groups.value?.items ?? [], (each) => (each.status === "waiting" || !each.reason ? [] : [each.reason.split(" at ")[0]]));
   const more = groups.value?.partial ? "+" : "";
-  return html`<fieldset class="facet"><legend>status</legend>${STATUSES.map((each) => box(`status:${each}`, html`<${Status} of=${each} />`, sum((f) => f.status === each && (!names.length || names.includes(f.workflow)))))}</fieldset>
-    ${known.length > 0 && html`<fieldset class="facet"><legend>workflow</legend>${known.slice(0, 30).map((each) => box(`workflow:${quoted(each)}`, html`<code>${visible(each)}</code>`, sum((f) => f.workflow === each && (!statuses.length || statuses.includes(f.status)))))}</fieldset>`}
+  return html`<fieldset class="facet"><legend>status</legend>${STATUSES.map((each) => box(`status:${each}`, html`<${Status} of=${each} />`, sum("status", (f) => f.status === each)))}</fieldset>
+    ${known.length > 0 && html`<fieldset class="facet"><legend>workflow</legend>${known.slice(0, 30).map((each) => box(`workflow:${quoted(each)}`, html`<code>${visible(each)}</code>`, sum("workflow", (f) => f.workflow === each)))}</fieldset>`}
     ${kinds.length > 0 && html`<fieldset class="facet"><legend>waits for</legend>${kinds.map(([[text, word], n]) => box(word, text, `${figure(n)}${more}`))}</fieldset>`}
     ${errors.length > 0 && html`<fieldset class="facet"><legend>error</legend>${errors.slice(0, 12).map(([type, n]) => box(`error_type:${quoted(type)}`, visible(type), `${figure(n)}${more}`))}</fieldset>`}
-    ${dialects.length > 1 && html`<fieldset class="facet"><legend>dialect</legend>${dialects.map((each) => box(`dialect:${each}`, each, sum((f) => nouns[f.workflow] === each && (!statuses.length || statuses.includes(f.status)))))}</fieldset>`}`;
+    ${dialects.length > 1 && html`<fieldset class="facet"><legend>dialect</legend>${dialects.map((each) => box(`dialect:${each}`, each, sum("dialect", (f) => nouns[f.workflow] === each)))}</fieldset>`}`;
 }
 
 const WAITS = { message: ["message", "waits_for:message*"], timer: ["timer", "waits_for:timer*"], task: ["task", "waits_for:'child perdure.task'"], child: ["child", "waits_for:child*"], queue: ["queue", "waits_for:queue*"], effect: ["effect", "waits_for:effect*"] };

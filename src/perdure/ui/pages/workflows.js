@@ -3,10 +3,10 @@ import { html, useEffect, useState } from "../lib/html.js";
 import { get, instancePath, part } from "../lib/api.js";
 import { ago, command, count, figure, json, moment, visible } from "../lib/format.js";
 import { href, set } from "../lib/router.js";
-import { Bones, Cmd, Copy, Empty, Icon, Id, Shape, Status, Trouble, operates, useLoaded, useTick } from "../lib/parts.js";
+import { Bones, Cmd, Copy, Empty, Icon, Id, Shape, Status, Trouble, Version, operates, useLoaded, useTick } from "../lib/parts.js";
 import { Drawing } from "../lib/drawing.js";
 import { offer } from "../lib/palette.js";
-import { Activate, Preview, Put } from "../lib/put.js";
+import { Activate, Migrate, Preview, Put } from "../lib/put.js";
 import { Changes, Code } from "../lib/source.js";
 import { Start } from "../lib/start.js";
 import { calm, watch } from "../lib/stream.js";
@@ -22,12 +22,6 @@ const author = (me) => !me.read_only && me.grants.some((each) => ["author", "adm
 const oldest = (versions) => versions.map((each) => each.oldest).filter(Boolean).sort((a, b) => Date.parse(a.started_at) - Date.parse(b.started_at))[0];
 
 const Dialect = ({ noun }) => html`<span class="dialect" title=${noun}><${Icon} name=${DIALECTS.has(noun) ? noun : "step"} /><span>${noun}</span></span>`;
-
-// `1.0.0+add5bb35f780`: the version of the author, and the digest that the engine adds.
-function Version({ of }) {
-  const [name, digest] = of.split(/[+-](?=[0-9a-f]{12}$)/);
-  return html`<span class="ver" title=${of}>${name}${digest && html`<span class="hash">+${digest.slice(0, 4)}</span>`}</span>`;
-}
 
 const Count = ({ q, n, status }) => html`<td class="num">${n ? html`<a class=${status === "stuck" ? "st-stuck" : "fig"} href=${href("/instances", { q })}>${figure(n)}</a>` : html`<span class="zero">0</span>`}</td>`;
 
@@ -45,28 +39,31 @@ function All({ me, query, setLive }) {
   const nouns = [...new Set(value.items.map((each) => each.noun))].sort();
   const noun = query.get("dialect") ?? "";
   const items = value.items.filter((each) => (!noun || each.noun === noun) && each.name.toLowerCase().includes(find));
+  const bad = items.some(lost);
   const sum = (status) => items.reduce((all, each) => all + (each.counts[status] ?? 0), 0);
   return html`<div class="head"><h1>Workflows</h1><span class="muted">${count(value.items.length, "workflow")} that you may see</span><div class="end">${author(me) && html`<button class="btn" type="button" onClick=${() => setPutting(true)}><${Icon} name="plus" />Put a definition…</button>`}</div></div>
   ${value.items.length === 0 ? html`<div class="sheet"><${Empty} title="No workflow yet"><p class="second">An engine registers its workflows when it opens the database:</p><${Cmd} text="perdure serve MODULE --db shop.db" /><//></div>` : html`
   <div class="query"><div class="box"><${Icon} name="search" /><input class="field" type="search" data-filter aria-label="Find a workflow" placeholder="a part of its name" value=${query.get("find") ?? ""} onInput=${(event) => set({ find: event.target.value })} /></div>
     ${nouns.length > 1 && html`<span class="seg" role="group" aria-label="Dialect"><button type="button" aria-pressed=${!noun} onClick=${() => set({ dialect: "" })}>all</button>${nouns.map((each) => html`<button type="button" aria-pressed=${noun === each} onClick=${() => set({ dialect: each })}><${Dialect} noun=${each} /></button>`)}</span>`}</div>
-  <div class="scroll"><table class="ledger flush wf-list"><thead><tr><th>workflow</th><th>dialect</th><th class="wide-only">version</th>${STATUSES.map((each) => html`<th class=${`num${LIVE.includes(each) ? "" : " wide-only"}`}>${each}</th>`)}<th class="wide-only">oldest live</th><th class="num wide-only">age</th><th class="wide-only">problem</th></tr></thead><tbody>
-  ${items.map((each) => html`<${Row} key=${each.name} of=${each} />`)}
+  <div class="scroll"><table class="ledger flush wf-list"><thead><tr><th>workflow</th><th>dialect</th><th class="wide-only">version</th>${STATUSES.map((each) => html`<th class=${`num${LIVE.includes(each) ? "" : " wide-only"}`}>${each}</th>`)}<th class="wide-only">oldest live</th><th class="num wide-only">age</th>${bad && html`<th class="wide-only">problem</th>`}</tr></thead><tbody>
+  ${items.map((each) => html`<${Row} key=${each.name} of=${each} bad=${bad} />`)}
   ${items.length === 0 && html`<tr><td colspan="12" class="muted">No workflow has this in its name.</td></tr>`}</tbody>
-  <tfoot><tr><th>all</th><td></td><td class="wide-only"></td>${STATUSES.map((each) => html`<td class=${`num${LIVE.includes(each) ? "" : " wide-only"}`}>${figure(sum(each))}</td>`)}<td class="wide-only"></td><td class="wide-only"></td><td class="wide-only"></td></tr></tfoot></table></div>`}
+  <tfoot><tr><th>all</th><td></td><td class="wide-only"></td>${STATUSES.map((each) => html`<td class=${`num${LIVE.includes(each) ? "" : " wide-only"}`}>${figure(sum(each))}</td>`)}<td class="wide-only"></td><td class="wide-only"></td>${bad && html`<td class="wide-only"></td>`}</tr></tfoot></table></div>`}
   ${putting && html`<${Put} close=${(done) => { setPutting(false); if (done) again(); }} />`}`;
 }
 
-function Row({ of }) {
+// Live instances whose code no engine has.
+const lost = (of) => of.versions.filter((each) => !each.here).reduce((sum, each) => sum + live(each.counts), 0);
+
+function Row({ of, bad }) {
   const old = oldest(of.versions);
-  const lost = of.versions.filter((each) => !each.here).reduce((sum, each) => sum + live(each.counts), 0);
   const shown = of.versions.find((each) => each.active) ?? of.versions.filter((each) => each.here).at(-1) ?? of.versions.at(-1);
   const others = of.versions.length - 1;
-  return html`<tr><td><a class="mono" data-row href=${href(`/workflows/${of.name}`)}>${of.name}</a></td><td><${Dialect} noun=${of.noun} /></td>
+  return html`<tr><td><a class="mono" data-row title=${of.name} href=${href(`/workflows/${of.name}`)}>${of.name}</a></td><td><${Dialect} noun=${of.noun} /></td>
     <td class="nowrap wide-only">${shown && html`<${Version} of=${shown.version} />`}${others > 0 && html` <a class="muted" href=${href(`/workflows/${of.name}`)}>and ${count(others, "other")}</a>`}</td>
     ${STATUSES.map((status) => (LIVE.includes(status) ? html`<${Count} q=${`workflow:${of.name} status:${status}`} n=${of.counts[status]} status=${status} />` : html`<td class="num wide-only">${of.counts[status] ? html`<a class="fig" href=${href("/instances", { q: `workflow:${of.name} status:${status}` })}>${figure(of.counts[status])}</a>` : html`<span class="zero">0</span>`}</td>`))}
     <td class="wide-only">${old ? html`<${Id} id=${old.id} of=${of.name} />` : html`<span class="none">none</span>`}</td><td class="num muted wide-only nowrap">${old ? ago(old.started_at) : ""}</td>
-    <td class="wide-only">${lost ? html`<span class="problem">no engine has the code of ${figure(lost)}</span>` : of.counts.stuck ? html`<a class="problem" href=${href("/instances", { q: `workflow:${of.name} status:stuck` })}>${figure(of.counts.stuck)} stuck</a>` : ""}</td></tr>`;
+    ${bad && html`<td class="wide-only">${lost(of) > 0 && html`<span class="problem">no engine has the code of ${figure(lost(of))}</span>`}</td>`}</tr>`;
 }
 
 function Workflow({ name, query, me, setLive }) {
@@ -100,21 +97,23 @@ function Workflow({ name, query, me, setLive }) {
       ${items.length === 0 ? html`<p class="muted">None was started yet.</p>` : html`<table class="ledger flush"><tbody>${items.map((each) => html`<tr key=${each.instance}><td class="nowrap"><${Status} of=${each.status} /></td><td class="cut"><${Id} id=${each.id} of=${each.workflow} row=${true} /></td><td class="num muted nowrap">${ago(each.changed_at)}</td></tr>`)}</tbody></table>`}</section></aside></div>
   ${asked?.verb === "put" && html`<${Put} name=${name} kept=${source.value?.media === "application/yaml" ? source.value.text : ""} close=${(done) => { setAsked(null); if (done) { again(); source.again(); } }} />`}
   ${asked?.verb === "activate" && html`<${Activate} name=${name} noun=${value.noun} version=${asked.version} close=${() => { setAsked(null); again(); }} />`}
+  ${asked?.verb === "migrate" && html`<${Migrate} name=${name} version=${asked.version} close=${(done) => { setAsked(null); if (done) again(); }} />`}
   ${asked?.verb === "preview" && html`<${Preview} name=${name} version=${asked.version} close=${() => setAsked(null)} />`}
   ${starting && html`<${Start} name=${name} version=${now?.version ?? ""} close=${() => { setStarting(false); set({ start: "" }); }} />`}`;
 }
 
 function Versions({ name, of, query, me, ask, writes }) {
   const chosen = query.get("version");
+  const versions = [...of.versions].reverse().sort((a, b) => Date.parse(b.put_at ?? 0) - Date.parse(a.put_at ?? 0)); // the newest first
   return html`<section class="sect"><div class="sect-head"><h2>Versions</h2><span class="muted">${of.versions.find((each) => each.active) ? html`new instances run on <${Version} of=${of.versions.find((each) => each.active).version} />` : count(of.versions.length, "version")}</span></div>
   <div class="scroll"><table class="ledger flush"><thead><tr><th>version</th><th>code</th><th class="num">live</th><th>oldest live</th><th class="num">age</th><th class="num wide-only">ended</th>${of.versions.some((each) => each.put_at) && html`<th class="wide-only">put</th>`}<th><span class="sr">verbs</span></th></tr></thead><tbody>
-  ${[...of.versions].reverse().map((each) => html`<tr key=${each.version} class=${each.active ? "here" : null} aria-selected=${chosen === each.version ? "true" : null}><td><a href=${href(`/workflows/${name}`, { version: each.version })} aria-current=${chosen === each.version ? "true" : null}><${Version} of=${each.version} /></a></td>
+  ${versions.map((each) => html`<tr key=${each.version} class=${each.active ? "here" : null} aria-selected=${chosen === each.version ? "true" : null}><td><a href=${href(`/workflows/${name}`, { version: each.version })} aria-current=${chosen === each.version ? "true" : null}><${Version} of=${each.version} /></a></td>
     <td class="nowrap">${!each.here ? html`<span class="late">no engine has it</span>` : each.active ? html`<span class="active-mark"><${Shape} name="completed" />active</span>` : html`<span class="muted">${each.active === undefined ? "an engine has it" : ""}</span>`}</td>
     <${Count} q=${`workflow:${name} version:${each.version}`} n=${live(each.counts)} />
     <td>${each.oldest ? html`<${Id} id=${each.oldest.id} of=${name} />` : html`<span class="none">none</span>`}</td><td class="num muted nowrap">${each.oldest ? ago(each.oldest.started_at) : ""}</td>
     <td class="num wide-only">${figure(STATUSES.slice(3).reduce((sum, one) => sum + (each.counts[one] ?? 0), 0))}</td>
     ${of.versions.some((one) => one.put_at) && html`<td class="wide-only nowrap muted">${each.put_at ? `${moment(each.put_at)}${each.put_by ? ` by ${each.put_by}` : ""}` : ""}</td>`}
-    <td class="acts">${author(me) && each.here && live(of.counts) > 0 && of.versions.length > 1 && !writes && html`<button class="btn small" type="button" onClick=${() => ask({ verb: "preview", version: each.version })}>Preview…</button>`}${writes && of.versions.length > 1 && !each.active && html`<button class="btn small" type="button" onClick=${() => ask({ verb: "activate", version: each.version.split("+")[0] })}>Activate…</button>`}</td></tr>`)}
+    <td class="acts">${author(me) && each.here && live(of.counts) > 0 && of.versions.length > 1 && !writes && html`<button class="btn small" type="button" onClick=${() => ask({ verb: "preview", version: each.version })}>Preview…</button>`}${writes && of.versions.length > 1 && !each.active && html`<button class="btn small" type="button" onClick=${() => ask({ verb: "activate", version: each.version.split("+")[0] })}>Activate…</button>`}${writes && of.noun === "process" && live(of.counts) > live(each.counts) && html`<button class="btn small" type="button" onClick=${() => ask({ verb: "migrate", version: each.version.split("+")[0] })}>Migrate…</button>`}</td></tr>`)}
   </tbody>${of.versions.length > 1 && html`<tfoot><tr><th>all</th><td></td><td class="num">${figure(live(of.counts))}</td><td></td><td></td><td class="num wide-only">${figure(STATUSES.slice(3).reduce((sum, one) => sum + (of.counts[one] ?? 0), 0))}</td>${of.versions.some((each) => each.put_at) && html`<td class="wide-only"></td>`}<td></td></tr></tfoot>`}</table></div></section>`;
 }
 

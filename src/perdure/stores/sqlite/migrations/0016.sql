@@ -1,0 +1,3 @@
+-- What the engine measures of its own work is kept for other processes.
+
+ALTER TABLE shards ADD COLUMN figures TEXT NOT NULL DEFAULT '';
