@@ -46,7 +46,13 @@ def made(version, *more):
 
 purchase = made("1.0.0")
 newer = made("1.1.0", Receive("delivery", "delivered", timeout=timedelta(days=9)))
-other = Process("purchase", version="2.0.0", steps=[Receive("yes", "approve")])
+"""
+
+OTHER = """
+format: perdure.process/1
+name: purchase
+version: 2.0.0
+steps: [{kind: receive, name: "yes", message: approve}]
 """
 
 BAD = """
@@ -120,7 +126,8 @@ def test_definitions_are_put_listed_shown_activated_and_exported(shop):
 
 
 def test_live_instances_migrate_and_what_does_not_fit_is_told(shop):
-    for target in ("shop:newer", "shop:other"):
+    (shop.directory / "other.yaml").write_text(OTHER)
+    for target in ("shop:newer", "other.yaml"):
         shop.perdure("processes", "put", target)
     bad = shop.perdure("processes", "migrate", "purchase", "2.0.0", "--map", "approve=yes", "--dry-run")
     assert bad.exit_code == 4
@@ -133,7 +140,7 @@ def test_live_instances_migrate_and_what_does_not_fit_is_told(shop):
     eventually(lambda: shop.json("show", "purchase/a")["version"].startswith("1.1.0+"))
 
     assert (planned["migrated"], planned["left"], planned["dry_run"]) == (["purchase/a"], [], True)
-    assert "1 instance of purchase migrated to 1.1.0" in done.stdout
+    assert "1 instance of purchase migrates to 1.1.0" in done.stdout
     engine.kill()
     shop.ended(engine)
 

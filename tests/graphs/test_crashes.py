@@ -68,6 +68,9 @@ async def runner(node: Node) -> object:  # one case for each node
                 await node.use("shaky", what="luck")
             except StepFailed as error:
                 return [written, seen, error.attempts]
+        case "listen":
+            await node.sleep(1)
+            return [await node.receive("word"), await node.receive("word")]
         case "think":
             thought = [await node.step("model", str.upper, each, usage={"tokens": 2}) for each in ("a", "b", "a")]
             try:
@@ -100,7 +103,7 @@ def with_census(graph: Graph, *names: str) -> Graph:
 
 
 def queue() -> Graph:
-    graph = Graph("queue", runner=runner, limits=Limits(running=2))
+    graph = Graph("queue", runner=runner, limits=Limits(running=2), order="critical")
     for name in ("a", "b", "c"):
         graph.node(name, goal=name)
     graph.node("d", goal="d", after=["a"], priority=5)
@@ -150,6 +153,21 @@ def rates() -> Graph:
     graph.node("tools", goal="six")
     graph.node("tools2", goal="seven")
     return with_census(graph, "tools", "tools2")
+
+
+def waits() -> Graph:
+    graph = Graph("waits", runner=runner, roles=["boss"], limits=Limits(running=1))
+    graph.wait("pause", seconds=6)
+    graph.wait("go", message="go", after=["pause"])
+    graph.node("listen")
+    return with_census(graph, "pause", "go", "listen")
+
+
+def say_words(world: Any, handle: Any) -> None:
+    """The first word comes while the run listens, the others when it may be at rest, and before the wait has begun."""
+    for number, name in enumerate(("go", "word", "word")):
+        world.advance(3)
+        handle.send(name, number, id=f"m{number}")
 
 
 def kinds() -> Graph:
@@ -236,6 +254,7 @@ STORIES: list[tuple[Callable[[], Graph], dict[str, Any]]] = [
     (budgets, {}),
     (people, {"story": answer_all, "cache": 0}),
     (rates, {}),
+    (waits, {"story": say_words}),
     (taint, {"story": answer_all}),
     (cancelled, {"story": cancel_one}),
 ]
@@ -258,6 +277,7 @@ REPORTS: dict[str, dict[str, Any]] = {
     },
     "people": {"tools": ["completed", "", ["EDITED", "saw a", 2]]},
     "rates": {"tools": ["completed", "", ["SIX", "saw a", 2]]},
+    "waits": {"go": ["completed", "", 0], "listen": ["completed", "", [1, 2]]},
     "taint": {"tools": ["completed", "", ["EDITED", "saw a", 2]]},
     "cancelled": {"tools": ["cancelled", "asked", None], "side": ["completed", "", "side"]},
 }

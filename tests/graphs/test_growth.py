@@ -334,7 +334,7 @@ def test_strict_taint_is_in_the_report_and_in_the_picture():
         handle = world.start(strict())
         [row] = [row for row in handle.state()["nodes"] if row["node"] == "writer"]
 
-        assert row["trusted"] is False
+        assert row["trust"] == "untrusted"
         assert "untrusted" in handle.draw("mermaid")
 
 

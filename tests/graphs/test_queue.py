@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from perdure.graphs import Graph, Limits
+from perdure.graphs.model import NodeSpec
+from perdure.graphs.ready import measure
+from perdure.graphs.state import NodeState, State
 from perdure.kernel.receipt import Receipt
 
 from .rig import Rig, echo, run
@@ -76,6 +81,48 @@ def test_the_fact_of_an_opening_has_each_field_that_is_not_as_usual():
     assert told["limits"] == {"tokens": 5}
     assert (told["isolation"], told["context"]) == ("read_only", "none")
     assert "priority" not in told
+
+
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_the_critical_path_goes_first(rebuild):
+    """Given one place and two sides, when the longer one is declared last, then it is opened first."""
+    graph = Graph("g", runner=echo, limits=Limits(running=1), order="critical")
+    graph.node("short")
+    graph.node("urgent", priority=1)
+    graph.node("one")
+    graph.node("two", after=["one"])
+    graph.node("three", after=["two"])
+    graph.node("pair")
+    graph.node("end", after=["pair"])
+
+    rig = Rig(graph, rebuild=rebuild).run()
+
+    assert rig.ran == ["urgent", "one", "pair", "two", "short", "end", "three"]
+
+
+def test_submitted_nodes_have_their_place_on_the_critical_path():
+    async def runner(node):
+        if node.name == "plan":
+            chain = [{"name": "z", "after": ["y"]}, {"name": "x"}, {"name": "y"}]
+            await node.submit([*chain, {"name": "last", "after": ["late"]}])
+
+    graph = Graph("g", runner=runner, limits=Limits(running=1), order="critical")
+    graph.node("plan", priority=1)
+    graph.node("early", after=["plan"])
+    graph.node("late", after=["plan"])
+
+    assert run(graph).ran == ["plan", "plan/y", "late", "plan/x", "early", "plan/z", "plan/last"]
+
+
+def test_appending_costs_its_own_edges_alone():
+    """Given a chain that waits, when nodes are added to its end one by one, then no node before the last is touched."""
+    state = State()
+    for number in range(3):
+        after = ((f"n{number - 1}",) * 2,) if number else ()
+        state.nodes[f"n{number}"] = NodeState(f"n{number}", number, NodeSpec(f"n{number}", after=after))
+        measure(state, [state.nodes[f"n{number}"]])
+
+    assert [node.height for node in state.nodes.values()] == [1, 1, 0]
 
 
 def test_zero_places_deny_and_the_instance_ends():

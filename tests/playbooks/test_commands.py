@@ -178,3 +178,34 @@ def test_start_takes_the_path_of_a_playbook(tmp_path):
     assert called("playbooks", "put", str(file), "--db", url).exit_code == 0
 
     assert called("start", "shop/p", "--key", "k", "--db", url).exit_code == 0
+
+
+def test_a_playbook_is_paused_and_resumed_and_why_says_by_whom(tmp_path):
+    url = str(tmp_path / "p.db")
+    asyncio.run(waiting_at_a_gate(url))
+
+    async def taken_up():
+        async with perdure.open(url, workflows=[other]) as engine:
+            handle = engine.handle("p", "k")
+            while not await handle.read("paused"):  # noqa: ASYNC110  # it is in the database
+                await asyncio.sleep(0.01)
+            await engine.start(other, key="o")
+
+    @perdure.flow(name="other")
+    async def other(ctx: perdure.Context) -> None:
+        await ctx.receive("m")
+
+    asked = called("pause", "k", "--by", "ann", "--reason", "the bank is down", "--db", url)
+    asyncio.run(taken_up())
+
+    assert asked.stdout == "asked p/k to pause\n"
+    why = json.loads(called("why", "k", "--json", "--db", url).stdout)["reasons"]
+    (paused,) = [each for each in why if each["kind"] == "paused"]
+    assert paused["text"].startswith("It was paused by ann ")
+    assert "(the bank is down): what runs goes on to its end, and nothing else begins." in paused["text"]
+    assert paused["todo"].startswith("to let it go on: perdure resume p/k --db ")
+    shown = called("show", "k", "--db", url).stdout
+    assert 'paused = {"by": "ann", "since": "' in shown
+    refused = called("pause", "other/o", "--db", url)
+    assert (refused.exit_code, called("resume", "k", "--db", url).exit_code) == (2, 0)
+    assert "other is a flow, which takes no pause" in refused.stderr

@@ -299,7 +299,7 @@ def test_a_pause_survives_a_crash_anywhere():
     assert report.singles > 10
 
 
-async def test_why_and_show_say_who_paused_it_and_another_engine_goes_on(tmp_path):
+async def test_another_engine_goes_on_where_an_instance_was_paused(tmp_path):
     text = HEAD.rstrip() + "\n" + textwrap.dedent(STORY)
     playbook, url = load_playbook(text), str(tmp_path / "p.db")
     async with perdure.open(url, workflows=[playbook]) as engine:

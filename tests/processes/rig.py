@@ -1,7 +1,8 @@
 """Drives the machine of a process without a runtime: a test gives every receipt.
 
 After each delivery the machine is written and read again, and the whole history is told to a second machine with what
-was recorded: all three must end in the same bytes, with the same decisions.
+was recorded: all three must end in the same bytes, with the same decisions. And wherever it stands it fits the same
+definition under another version.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from perdure.kernel.receipt import DONE, Failure, Receipt
 from perdure.processes import Process
 from perdure.processes.compile import Program
 from perdure.processes.machine import ProcessMachine
+from perdure.processes.migrate import migrated
 
 SECOND = 1_000_000_000
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
@@ -55,6 +57,7 @@ class Rig:
         self.last = Decision()
         self.number = 0
         self.begin: bytes | None = None
+        self.heir: Program | None = None
 
     # ---- what happens ----------------------------------------------------------------------------------------------
 
@@ -115,7 +118,7 @@ class Rig:
         assert isinstance(made, ProcessMachine)
         self.number += 1
         self.machine, self.last, self.begin, self.history = made, decision, decision.begin, []
-        self.process, self.program = process, Program(process.bytes, self.functions)
+        self.process, self.program, self.heir = process, Program(process.bytes, self.functions), None
         assert (decision.open, decision.withdraw) == ((), ()), "nothing is opened or dropped"
 
     def later(self, **span: float) -> None:
@@ -189,6 +192,7 @@ class Rig:
         self.machine = ProcessMachine(self.program, str(self.address), before)
         assert self.machine.snapshot() == before, "a snapshot that is read and written again is the same"
         self._replay(before)
+        self._would_migrate(before)
 
     def _apply(self, event: Event, decision: Decision) -> None:
         if isinstance(event, ReceiptArrived):
@@ -211,3 +215,10 @@ class Rig:
             now = machine.deliver(event, msgspec.structs.replace(moment, recorded=decision))
             assert now == decision, f"a replay decides {now}, recorded was {decision}"
         assert machine.snapshot() == expected, "a replay ends in another state"
+
+    def _would_migrate(self, before: bytes) -> None:
+        """The same definition under another version takes it over as it is."""
+        if self.heir is None:
+            self.heir = Program(encode({**self.program.data, "version": "99.0.0"}), self.functions)
+        there = decode(migrated(self.machine.life, self.heir, {}))
+        assert there == {**decode(before), "hash": self.heir.hash}

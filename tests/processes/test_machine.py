@@ -1,6 +1,7 @@
 """Steps, branches, loops, joins, errors and undo, in the machine alone. Each delivery is replayed and snapshotted."""
 
 from datetime import UTC, datetime, timedelta
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -42,6 +43,7 @@ from perdure.processes import (
     task,
     tasks,
 )
+from perdure.processes.machine import ProcessMachine
 from tests.processes.rig import EPOCH, Rig
 from tests.processes.shop import purchase
 
@@ -875,6 +877,30 @@ def test_functions_of_users_are_called_and_an_impure_one_is_a_difference():
     given = iter(range(100))
     with pytest.raises(AssertionError, match="a replay decides"):
         Rig(Set("x", fn.shop.next()), functions={"shop.next": lambda: next(given)}).start()
+
+
+def test_a_replay_in_a_thread_notes_nothing_for_the_instance_that_runs():
+    """As a preview of a version replays, while an engine runs instances of it."""
+    steps = Set("x", fn.shop.double(start.n)), Set("y", fn.shop.double(state.x)), Complete(state.y)
+    elsewhere: list[Rig] = []
+
+    def double(n: int) -> int:
+        if not elsewhere and n == 8:
+            other = Rig(*steps, functions={"shop.double": double})
+            elsewhere.append(other)
+            other.program = rig.program
+            other.machine = ProcessMachine(rig.program, str(other.address), None)
+            thread = Thread(target=other.start, kwargs={"n": 1})
+            thread.start()
+            thread.join()
+        return 2 * n
+
+    rig = Rig(*steps, functions={"shop.double": double})
+    rig.start(n=4)
+
+    assert elsewhere[0].output == 4
+    calls = [[text for text in each.last.noted if "shop.double" in text] for each in (rig, *elsewhere)]
+    assert [len(each) for each in calls] == [2, 2]
 
 
 def test_a_function_that_raises_is_an_expression_error():

@@ -35,6 +35,8 @@ from perdure.processes import (
     state,
     tasks,
 )
+from perdure.views.rerun import History
+from perdure.views.survey import preview
 from tests.processes.rig import Rig
 
 DAY = timedelta(days=1)
@@ -381,3 +383,40 @@ async def test_what_is_no_process_or_is_not_there_does_not_migrate():
 
 @perdure.flow
 async def nothing(ctx: perdure.Context) -> None: ...
+
+
+async def test_each_entry_is_replayed_by_the_version_that_decided_it():
+    async with perdure.open(":memory:", workflows=[OLD, NEW]) as engine:
+        handle = await engine.start(OLD, n=1, key="a")
+        await handle.until("waiting")
+        await engine.processes.migrate("p", to="2.0.0", keys="a", map={"wait": "hear"})
+        await handle.send("go", 7)
+        (head,) = await engine.instances(workflow="p")
+        rows = await engine.queries.history(head.id)
+        seen = await preview(engine.queries, OLD)
+
+    history = History(handle.address, list(rows), {OLD.version: OLD, NEW.version: NEW}.__getitem__)
+    for number, version in ((1, OLD), (2, NEW), (3, NEW)):
+        delivery = history.at(number)
+        assert delivery.workflow is version
+        assert not version.differs(delivery.entry.decision, delivery.deliver()), number
+    (unfit,) = seen.unfit
+    assert (seen.safe, unfit.error) == (0, "DoesNotFit"), (
+        "an instance that migrated is replayed by its own version alone"
+    )
+
+
+async def test_a_stuck_instance_stays_so_until_a_retry_in_the_version_that_is_right():
+    wrong = process("1.0.0", Set("x", fn.upper(start.n)), Complete(state.x))
+    right = process("2.0.0", Set("y", start.n + 1), Complete(state.y))
+    async with perdure.open(":memory:", workflows=[wrong, right]) as engine:
+        handle = await engine.start(wrong, n=1, key="a")
+        await handle.until("stuck")
+
+        found = await engine.processes.migrate("p", to="2.0.0", map={"x": "y"})
+        (head,) = await engine.instances(workflow="p")
+        await handle.retry()
+
+        assert (found.migrated, head.status) == (["p/a"], "stuck")
+        assert head.reason.endswith(" at y"), "it is stuck at the step by its name there"
+        assert await handle.result() == 2

@@ -55,11 +55,14 @@ async def publish(text: str) -> str:
     return text
 
 
+thought = asyncio.Event()  # of its own: an event belongs to the loop of the stage that waits for it
+
+
 async def bounded(node: Node) -> object:
     if node.name == "try":
         return await node.use("publish", text="at once")
     perdure.progress(1, 2, "a thought")
-    await heard.wait()
+    await thought.wait()
     return 1
 
 

@@ -103,6 +103,31 @@ def test_dev_tells_which_live_instances_the_new_code_leaves(tmp_path):
         assert client.get(ON).json()["status"] == "waiting"
 
 
+PLAYBOOK = """apiVersion: perdure/v1
+kind: Playbook
+metadata: {name: greet}
+workflow:
+  - step: start
+    tool: {kind: noop, result: first}
+"""
+
+
+def test_dev_runs_the_file_of_a_playbook_and_takes_over_its_next_version(tmp_path):
+    file = tmp_path / "greet.yaml"
+    file.write_text(PLAYBOOK)
+    with developed(tmp_path, "greet.yaml", "--start", "greet") as (client, process, _):
+        versions = [client.get("/api/v1/workflows/greet").json()["versions"]]
+        assert client.get("/api/v1/instances/greet/first/-/result?wait=60").json()["status"] == "completed"
+
+        file.write_text(PLAYBOOK.replace("noop", "nopp"))
+        assert "there is no kind nopp; did you mean noop?" in until(process, "the old code goes on")
+        file.write_text(PLAYBOOK.replace("first", "second"))
+        until(process, "the new code has taken over")
+        versions.append(client.get("/api/v1/workflows/greet").json()["versions"])
+
+    assert [len(each) for each in versions] == [1, 2]
+
+
 @pytest.mark.slow
 def test_dev_runs_a_postgres_of_its_own(tmp_path):
     shop(tmp_path)

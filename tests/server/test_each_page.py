@@ -5,6 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from tests.server.browser import Heard
 from tests.server.pages import GO, PAGES, furnished
 
 LISTEN = r"""() => {
@@ -111,6 +112,35 @@ def test_all_of_a_page_is_reached_by_tab_in_reading_order_with_visible_focus(wal
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_at_400_percent_does_not_scroll_sideways(walked, path):
     assert walked[path]["wide"] == []
+
+
+DRAWN = """async () => { for (let n = 0; n < 8; n += 1) await new Promise(requestAnimationFrame); }"""
+"""What was asked for by timers without delay is on its way."""
+
+
+def test_a_page_asks_for_nothing_twice_when_it_opens(stage):
+    heard = Heard()
+
+    async def opened(site, page, path, sign, go):
+        heard.asked.clear()
+        await go(path)
+        await page.wait_for_selector(sign)
+        await page.wait_for_selector("[aria-busy=true]", state="detached")
+        await page.wait_for_selector(".foot .live:not(.off), .foot .calm")
+        await page.evaluate(DRAWN)
+        asked = [url.removeprefix(site.url) for url in heard.asked if "/api/v1/" in url and "/stream" not in url]
+        return {url for url in asked if asked.count(url) > 1}
+
+    async def story(site, page):
+        found = {}
+        for path, sign in stage.pages.items():
+            found[path] = await opened(site, page, path, sign, lambda path: page.evaluate(GO, path))
+        for path in ("/", "/instances"):
+            urls = await opened(site, page, path, stage.pages[path], lambda path: page.goto(site.url + path))
+            found[f"{path} loaded"] = urls - {"/api/v1/fleet"}  # the line at the foot tells of the fleet, too
+        return {path: urls for path, urls in found.items() if urls}
+
+    assert stage.tell(story, seconds=300, heard=heard) == {}
 
 
 KEYS = {

@@ -200,7 +200,7 @@ def test_a_node_of_a_graph_is_told_beside_its_drawing(stage):
     """Its budget, its trust, what was denied it and at which stage, what it says, and whom it asks."""
 
     async def story(site, page):
-        dialects.heard.clear()
+        dialects.thought.clear()
         await site.engine.start("careful", key="c-1", input="x")
         await page.goto(f"{site.url}/instances/careful/c-1")
         await page.wait_for_selector("[data-location=try].failed >> text=1 denied")
@@ -210,19 +210,21 @@ def test_a_node_of_a_graph_is_told_beside_its_drawing(stage):
         tried, url = await aside.inner_text(), page.url
         await page.click("[data-location=talk]")
         await aside.locator("text=a thought").wait_for()
+        journal = await page.locator(".journal tr.bad .came").first.inner_text()
         talks, heading = await aside.inner_text(), await page.inner_text(".nodes h2:text('Denied') + .muted")
-        dialects.heard.set()
+        dialects.thought.set()
         await page.goto(f"{site.url}/instances/article/heat-pumps?at=ship")
         await aside.locator("text=Open the task").click()
         await page.wait_for_selector("h1 >> text=May ship use publish?")
-        return tried, url, talks, heading
+        return tried, url, talks, heading, journal
 
-    tried, url, talks, heading = stage.tell(story)
+    tried, url, talks, heading, journal = stage.tell(story)
 
     assert "at=try" in url and "view=tree" not in url
     assert "of 5 calls" in tried and "permit\tpublish\ta permit denies publish" in tried
     assert "quarantined" in talks
     assert heading == "1 at permit"
+    assert journal.startswith("receipt try error Denied: publish was denied")
 
 
 def test_groups_of_a_large_drawing_are_folded_until_they_are_opened(stage):

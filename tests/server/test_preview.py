@@ -4,7 +4,7 @@ import perdure
 from perdure.access.model import Grant
 from perdure.kernel.entry import event_of
 from perdure.kernel.events import Address, Migrated, asked_of
-from perdure.processes import Complete, Process, Receive
+from perdure.processes import Complete, Process, Receive, start
 from perdure.server.api import definitions
 from perdure.views import survey
 from tests.server.site import ALL, VIEWER, run
@@ -296,3 +296,21 @@ def test_live_instances_migrate_by_a_map_after_a_dry_run_and_what_does_not_fit_s
         "2.0.0": 2,
     }
     assert result == "2.0.0"
+
+
+def test_a_login_that_sees_no_values_is_told_where_an_instance_does_not_fit_and_not_with_what():
+    asks = [Receive("ask", "ask"), Complete(1)]
+    old = Process("safe", version="1.0.0", steps=asks)
+    new = Process("safe", version="2.0.0", state={"pin": start.pin + 1}, steps=asks)
+
+    async def story(site):
+        await (await site.engine.start(old, pin="secret-4711", key="a")).until("waiting")
+        logins = [await site.key(Grant("author", ("safe",), values=values)) for values in (True, False)]
+        on, body = f"{API}/workflows/safe/-/migrate", {"to": "2.0.0"}
+        return [await login.post(on, json={**body, **more}) for login in logins for more in ({"dry_run": True}, {})]
+
+    seen, refused, hidden, silent = run(story, workflows=[old, new])
+
+    assert "secret-4711" in seen.text and "secret-4711" in refused.text
+    assert hidden.json()["left"] == [{"id": "safe/a", "why": "state.pin: it does not fit"}]
+    assert (silent.json()["code"], "secret-4711" in silent.text) == ("does-not-fit", False)

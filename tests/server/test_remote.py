@@ -7,9 +7,13 @@ import re
 import pytest
 from click.testing import CliRunner
 
+from perdure import Governance, manifest
 from perdure.cli import cli
-from perdure.cli.console import Console
-from tests.server.site import OPERATOR, VIEWER, run
+from perdure.cli.console import ASKED, Console
+from perdure.cli.verbs import VERBS as COMMANDS
+from tests.server.site import ADMIN, ALL, OPERATOR, VIEWER, run
+from tests.server.test_dev import PLAYBOOK
+from tests.server.test_world import first, referring, second
 
 READS = [
     ("ls",),
@@ -113,21 +117,21 @@ def test_refusals_of_a_server_are_those_of_a_database(words, role, exit, tmp_pat
     ("words", "env", "says"),
     [
         (("ls",), {}, "--db"),
-        (("tasks", "ls"), {"PERDURE_SERVER": "http://s"}, "'--db': PERDURE_SERVER is set, but this command asks"),
+        (("journal", "tail"), {"PERDURE_SERVER": "http://s"}, "'--db': PERDURE_SERVER is set, but this command asks"),
         (
-            ("tasks", "ls", "--server", "http://s"),
+            ("journal", "tail", "--server", "http://s"),
             {},
             "this command asks the database itself, no server; give --db",
         ),
         (("ls", "--server", "http://s", "--db", "x.db"), {}, "--db and --server were both given"),
         (("ls", "--db", "none.db"), {"PERDURE_SERVER": "http://s"}, "none.db"),
-        (("doctor",), {"PERDURE_SERVER": "http://s"}, "asks no server: give --db"),
+        (("tasks", "ls", "--as", "mia"), {"PERDURE_SERVER": "http://s"}, "the actor of the API key acts"),
     ],
 )
 def test_what_is_missing_or_given_twice_is_told(words, env, says):
     done = asyncio.run(perdure(*words, **{"PERDURE_DB": "", "PERDURE_SERVER": "", **env}))
 
-    assert done.exit_code == {"none.db": 6, "doctor": 0}.get(words[-1], 2)
+    assert done.exit_code == {"none.db": 6}.get(words[-1], 2)
     assert says in done.stdout + done.stderr
 
 
@@ -137,3 +141,110 @@ def test_a_command_that_asks_no_server_is_proposed_with_a_database():
     assert console.command("why", "order/o") == "perdure why order/o --server http://s"
     assert console.command("bulk", "show", "7") == "perdure bulk show 7 --server http://s"
     assert console.command("debug", "order/o") == "perdure debug order/o --db DB"
+
+
+GROUPS = (
+    ("tasks", "ls", "--workflow", "approval"),
+    ("tasks", "show", "TASK"),
+    ("access", "keys"),
+    ("access", "grants"),
+    ("access", "audit", "-n", "3"),
+    ("doctor",),
+)
+"""Reads of groups. TASK stands for the number of a task."""
+
+
+def test_the_commands_of_groups_tell_the_same_of_a_server(tmp_path):
+    database = str(tmp_path / "shop.db")
+
+    async def story(site):
+        await (await site.engine.start("approval", key="a", amount=9)).until("waiting")
+        token = key_of(await site.key(ADMIN, actor="mia", roles=["manager"]))
+
+        async def asked(*words, token=token):
+            return await perdure(*words, "--server", site.url, token=token)
+
+        task = json.loads((await asked("tasks", "ls")).stdout)["tasks"][0]["id"]
+        found = []
+        for words in GROUPS:
+            given = [task if word == "TASK" else word for word in words]
+            acts = ["--as", "mia", "--role", "manager", "--admin"] if words[0] == "tasks" else []
+            found.append((words, await perdure(*given, "--db", database, *acts), await asked(*given)))
+        verbs: list[tuple[str, ...]] = [
+            ("claim",),
+            ("comment", "seen"),
+            ("change", "--priority", "80"),
+            ("complete", '{"outcome": "yes"}'),
+        ]
+        acted = [await asked("tasks", verb, task, *rest) for verb, *rest in [*verbs, ("release",)]]
+        made = json.loads((await asked("access", "key", "crm", "--grant", "viewer order")).stdout)
+        denied = await asked("access", "keys", token=made["key"])
+        changed = [
+            await asked("access", *words)
+            for words in (("revoke", made["id"]), ("grant", "bob", "--grant", "viewer"), ("link",))
+        ]
+        return found, acted, denied, changed, site.url
+
+    found, acted, denied, changed, url = run(story, url=database)
+
+    for words, here, there in found:
+        assert (here.exit_code, there.exit_code) == (0, 0), (words, here.stderr, there.stderr)
+        told, asked = json.loads(here.stdout), json.loads(there.stdout)
+        for each in (told, asked) if words[0] == "doctor" else ():
+            del each["database"]["size_bytes"], each["database"]["disk_free_bytes"]  # both change meanwhile
+        assert told == asked, words
+    assert [each.exit_code for each in acted] == [0, 0, 0, 0, 4], [each.stdout for each in acted]
+    assert json.loads(acted[3].stdout)["outcome"] == "yes"
+    assert denied.exit_code == 7
+    assert [each.exit_code for each in changed] == [0, 0, 0], [each.stdout for each in changed]
+    assert json.loads(changed[2].stdout)["login"].startswith(f"{url}/login#")
+
+
+def test_definitions_events_and_proposals_go_through_a_server(tmp_path):
+    database = str(tmp_path / "shop.db")
+    process, playbook = tmp_path / "referring.yaml", tmp_path / "greet.yaml"
+    process.write_text(referring.export("yaml"))
+    playbook.write_text(PLAYBOOK)
+    wanted = tmp_path / "second.json"
+    wanted.write_text(json.dumps(manifest(second).manifest.data()))
+
+    async def story(site):
+        rules = Governance(site.engine)
+        await rules.apply(manifest(first))
+        ann, token = [key_of(await site.key(ADMIN, actor=actor)) for actor in ("ann", "bob")]
+        proposed = await perdure("manifest", "propose", str(wanted), "--server", site.url, token=ann)
+        await rules.shadow(1, mode="migrate")
+        acted = [
+            await perdure(*words, "--server", site.url, token=token)
+            for words in (
+                ("cells", "send", "w/Placed@1", '{"id": "a"}', "--id", "e-1"),
+                ("processes", "put", str(process)),
+                ("processes", "activate", "referring", "1.0.0"),
+                ("playbooks", "put", str(playbook)),
+                ("manifest", "approve", "1"),
+                ("manifest", "apply", "1", "--mode", "migrate"),
+                ("manifest", "migrate"),
+            )
+        ]
+        both = [
+            await perdure("manifest", "proposals", *place, token=token)
+            for place in (("--db", database), ("--server", site.url))
+        ]
+        return [*acted, proposed], both
+
+    acted, both = run(story, url=database, workflows=[*ALL, first, second])
+
+    assert [each.exit_code for each in acted] == [0] * 8, [each.stdout + each.stderr for each in acted]
+    sent, put, active, greet, approved, applied, migrated, proposed = (json.loads(each.stdout) for each in acted)
+    assert sent == {"sent": "w/Placed@1", "id": "e-1", "correlation": ""}
+    assert (put["digest"], active) == (referring.hash, {"name": "referring", "active": "1.0.0"})
+    assert greet["name"] == "greet" and (approved["proposal"], approved["status"]) == (1, "approved")
+    assert (proposed["proposal"], proposed["status"]) == (1, "proposed")
+    assert applied == {"hash": manifest(second).manifest.hash, "mode": "migrate"} and "migrated" in migrated
+    assert json.loads(both[0].stdout) == json.loads(both[1].stdout)
+
+
+def test_each_command_asks_a_server_or_says_that_it_asks_the_database():
+    for name in COMMANDS:
+        output = CliRunner().invoke(cli, [*name.split(), "--server", "http://127.0.0.1:9"]).output
+        assert (name in ASKED) == ("No such option" not in output and "no server" not in output), name

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from typing import Any, cast
 
 import perdure
 from perdure.access.model import Grant
@@ -55,6 +56,31 @@ def test_a_watcher_hears_of_each_entry_of_an_instance():
 
     assert ("entry", None) in found
     assert found[-1] == ("head", "completed")
+
+
+def test_a_list_tells_of_instances_whose_tag_goes_or_changes():
+    async def story(site):
+        client = await site.key(VIEWER)
+        handles = [await site.engine.start("secret_plan", key=key) for key in "ab"]
+        other = await site.engine.start("secret_plan", key="other")
+        for handle in handles:
+            await handle.tag("customer", "c-7")
+        stream = events(client, "list:tag.customer:c-7")
+        await until(stream, "live")
+        await other.send("note", 1)  # it was not in the list, and is not told
+        await handles[0].tag("customer", None)
+        await handles[0].send("note", 1)
+        await handles[1].tag("customer", "c-9")
+        await other.tag("customer", "c-7")
+        found = []
+        async for _, data, _ in stream:
+            found.append((data["id"].partition("/")[2], data["fits"]))
+            if data["fits"]:
+                return found
+
+    found = run(story)
+
+    assert found == [("a", False), ("b", False), ("other", True)]
 
 
 def test_a_list_tells_of_new_instances_and_of_those_that_leave_it():
@@ -316,7 +342,7 @@ def test_a_reader_that_comes_as_the_last_one_goes_begins_where_the_journal_ends(
     async def story(site):
         held = Held(site.engine)
         held.let.set()
-        feed = Feed(held)
+        feed = Feed(cast(Any, held))
         first = await feed.join()
         held.let.clear()
         feed.leave(first)  # the task of the feed ends some turns later

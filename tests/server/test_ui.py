@@ -322,6 +322,8 @@ def test_a_long_journal_scrolls_and_keeps_600_elements(stage):
         page.set_default_timeout(60_000)
         handle = await site.engine.start("counting", key="c", n=ENTRIES)
         await handle.result(300)
+        heard = Heard()
+        heard.to(page)
         await page.goto(f"{site.url}/instances/counting/c")
         await page.wait_for_selector(".tall tbody tr")
         last = await page.inner_text(".travel .what")
@@ -337,14 +339,16 @@ def test_a_long_journal_scrolls_and_keeps_600_elements(stage):
         await page.wait_for_selector("td.marg >> text=/^2[0-9]{3}$/")
         await page.click("text=Compact")
         await page.wait_for_selector("text=opened")
-        return await page.locator("tr, [role=row]").count(), last, marks, key
+        asked = [url.partition("/-/")[2] for url in heard.asked if "/api/" in url and "/-/" in url]
+        return await page.locator("tr, [role=row]").count(), last, marks, key, asked
 
-    rows, last, marks, key = stage.tell(story, seconds=600 if LONG else 180)
+    rows, last, marks, key, asked = stage.tell(story, seconds=600 if LONG else 180)
 
     assert rows <= 600
     assert last.endswith("→ completed") and f"count#{ENTRIES}" in last
     assert max(marks) > 98 and max(b - a for a, b in itertools.pairwise(sorted(marks))) < 2, "of all entries, evenly"
     assert "done" in key and "failed attempt" not in key, "what the timeline shows"
+    assert len(set(asked)) == len(asked), "nothing is read twice while nothing moves"
 
 
 def test_states_are_shown_empty_error_and_not_live(stage):
@@ -358,7 +362,7 @@ def test_states_are_shown_empty_error_and_not_live(stage):
         await page.goto(f"{site.url}/instances?q=status:stuck+workflow:order")
         await page.click("p:has-text('Without status:stuck') button")
         await page.wait_for_url("**/instances?q=workflow*order")
-        await page.goto(f"{site.url}/instances/order/none")
+        await page.goto(f"{site.url}/instances/no-such-workflow/at-all")
         missing = await page.inner_text("[role=alert]")
         await page.goto(f"{site.url}/no-such-page")
         await page.wait_for_selector("text=There is no such page")
@@ -376,7 +380,7 @@ def test_states_are_shown_empty_error_and_not_live(stage):
     error, missing = stage.tell(story)
 
     assert "bad-filter" in error and "did you mean" in error
-    assert "not-found" in missing
+    assert "not-found" in missing and "perdure ls" in missing and "`" not in missing
 
 
 def test_eval_and_inline_script_do_nothing(stage):
@@ -753,6 +757,19 @@ def test_a_proposal_is_shown_with_its_changes_and_rejected(stage):
     assert "1 change by bob" in shown and "com.acme/More@1" in shown
 
 
+def test_a_reason_is_recorded_in_any_language(stage):
+    async def story(site, page):
+        await (await site.engine.start("order", key="reasoned")).until("waiting")
+        await page.goto(f"{site.url}/instances/order/reasoned?do=cancel")
+        await page.fill("#d-reason", "zu spät – 遅い")
+        await page.click("dialog button[type=submit]")
+        await site.engine.handle("order", "reasoned").until("cancelled")
+        client = await site.login("ann")
+        return (await client.get(f"{API}/instances/order/reasoned/-/history")).json()["asked"]
+
+    assert [each["reason"] for each in stage.tell(story).values()][-1] == "zu spät – 遅い"
+
+
 def test_a_viewer_has_no_button_that_changes_something(stage):
     async def story(site, page):
         viewer = {"grants": [{"role": "viewer", "workflows": ["order"], "values": False}], "roles": []}
@@ -852,10 +869,10 @@ def test_a_list_is_narrowed_by_facets_by_not_and_by_a_filter_of_its_parts(stage)
         chips = [text.split("\n")[0] for text in await page.locator(".chip .k").all_inner_texts()]
         rows = page.locator(".facet .row:has-text('waiting') .n, .facet .row:has-text('failed') .n")
         await page.goto(f"{site.url}/instances?q=workflow:brok*")
-        await page.wait_for_selector("text=/^[0-9]+ match/")
+        await page.wait_for_selector("text=/^[0-9,]+ match/")
         like = await rows.all_inner_texts()
         await page.goto(f"{site.url}/instances?q=-workflow:brok*")
-        await page.wait_for_selector("text=/^[0-9]+ match/")
+        await page.wait_for_selector("text=/^[0-9,]+ match/")
         unlike = await rows.all_inner_texts()
         await page.goto(f"{site.url}/instances?q=status:waiting")
         await page.click("summary >> text=Order")

@@ -74,10 +74,12 @@ def test_an_executor_with_its_key_sees_its_effects_alone_and_answers_them():
             state: Any = await site.engine.state(first, "a")
             if state.n == 1000:
                 break
-        again = await bank.post(f"{API}/receipts/{intent}", json={"ok": {"auth": "x"}})
-        return sent, limited, waiting, none, refused, empty, done, again
+        again = [await each.post(f"{API}/receipts/{intent}", json={"ok": {"auth": "y"}}) for each in (bank, printer)]
+        never = await bank.post(f"{API}/receipts/{'00' * 16}", json={"ok": {"auth": "y"}})
+        unchanged: Any = await site.engine.state(first, "a")
+        return sent, limited, waiting, none, refused, empty, done, [*again, never], unchanged.n
 
-    sent, limited, waiting, none, refused, empty, done, again = run(story, workflows=[*ALL, first])
+    sent, limited, waiting, none, refused, empty, done, late, n = run(story, workflows=[*ALL, first])
 
     assert [each.status_code for each in sent] == [200, 200]
     assert limited.status_code == 404
@@ -85,7 +87,8 @@ def test_an_executor_with_its_key_sees_its_effects_alone_and_answers_them():
     assert (none[0], none[1].status_code) == ([], 404)
     assert (refused.status_code, refused.json()["code"]) == (404, "unknown-intent")
     assert (empty.status_code, done.status_code) == (422, 200)
-    assert (again.status_code, again.json()["code"]) == (404, "unknown-intent")
+    assert [each.status_code for each in late] == [202, 404, 404] and n == 1000
+    assert {each.json()["code"] for each in late[1:]} == {"unknown-intent"}
 
 
 def test_the_proposer_of_a_manifest_does_not_approve_it():

@@ -154,7 +154,8 @@ class NodeDesk:
         if not arguments.get("wait"):
             return {"names": names}
         found = await node.results(names)
-        return {name: {"outcome": each.outcome, "value": each.value} for name, each in found.items()}
+        values = {name: each.value if each.trusted else prompts.quoted(each) for name, each in found.items()}
+        return {name: {"outcome": each.outcome, "value": values[name]} for name, each in found.items()}
 
 
 def _usage(reply: Any) -> Mapping[str, float]:

@@ -10,6 +10,7 @@ import msgspec
 from perdure.codec import from_json, to_plain
 from perdure.codec.jsonschema import schema_of, to_json
 from perdure.errors import PerdureError
+from perdure.graphs import goals
 from perdure.graphs.model import Result
 from perdure.graphs.outcomes import unfenced
 from perdure.graphs.runs import Node
@@ -33,7 +34,7 @@ def opening(node: Node, system: str) -> list[Message]:
     if node.context in ("system_only", "full") and node.system:
         texts.append(node.system)
     texts += _rules(node)
-    parts = [node.goal or f"Do the work of the node {node.name}."]
+    parts = [_goal(node) or f"Do the work of the node {node.name}."]
     if node.context == "full" and node.input is not None:
         parts.append(f"The input of the whole graph:\n{shown(node.input)}")
     parts += [_input(alias, result) for alias, result in node.inputs.items()]
@@ -47,6 +48,14 @@ def opening(node: Node, system: str) -> list[Message]:
     head = "\n\n".join(text for text in texts if text)
     messages: list[Message] = [{"role": "system", "content": head}] if head else []
     return [*messages, {"role": "user", "content": "\n\n".join(parts)}]
+
+
+def _goal(node: Node) -> str:
+    """The goal. What it takes from untrusted nodes stands quoted with their data, and not among instructions."""
+    untrusted = [alias for alias, result in node.inputs.items() if not result.trusted]
+    if not untrusted:
+        return node.goal
+    return goals.fill(node.template, node.input, lambda alias: to_plain(node.inputs[alias].value), quoted=untrusted)
 
 
 def _rules(node: Node) -> list[str]:
@@ -83,9 +92,16 @@ def _input(alias: str, result: Result) -> str:
     state = "" if result.outcome == "completed" else f" ({result.outcome}{why})"
     if result.trusted:
         return f"{alias}{state}:\n{shown(result.value)}"
+    return f"{alias}{state}. {quoted(result)}"
+
+
+def quoted(result: Result) -> str:
+    """The output of an untrusted node, as data."""
     mark = MARK.format(node=result.node)
-    text = shown(result.value).replace(mark, "")  # the data cannot end its own quotation
-    return f"{alias}{state}. {UNTRUSTED.format(node=result.node)}\n{mark}\n{text}\n{mark}"
+    text = shown(result.value)
+    while mark in text:  # the data cannot end its own quotation, nor with a mark inside of a mark
+        text = text.replace(mark, "")
+    return f"{UNTRUSTED.format(node=result.node)}\n{mark}\n{text}\n{mark}"
 
 
 def shown(value: Any) -> str:

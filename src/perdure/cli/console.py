@@ -129,6 +129,13 @@ class Console:
 
         return self.ask(ask)
 
+    def request(self, name: str, /, *, once: str = "", **given: Any) -> Any:
+        """Ask the server for a request of its table, by its name. `once` is the id of what it records."""
+        from .remote import request
+
+        assert self.server is not None, "a database is asked in another way"
+        return request(self.server, name, given, once)
+
     async def warn_if_nobody_runs(self, client: Client) -> None:
         if await client.queries.owner() is None:
             self.note(f"no engine runs on {self.db} now: it is recorded, and taken up when one does")
@@ -154,18 +161,18 @@ def define(name: str, *, db: Database = "required") -> Callable[[Callable[..., N
             help="\n\n".join(text),
             epilog=f"Example:\n\n\b\n  {VERBS[name].example}",
             context_settings={"help_option_names": ["-h", "--help"]},
-            callback=_with_console(function),
+            callback=_with_console(function, db == "required"),
         )
 
     return made
 
 
-def _with_console(function: Callable[..., None]) -> Callable[..., None]:
+def _with_console(function: Callable[..., None], needed: bool) -> Callable[..., None]:
     def call(*, db: str | None = None, json: bool, debug: bool, server: str | None = None, **own: Any) -> None:
         debug = debug or debug_wanted()
         context = click.get_current_context()
-        if db is None and server is None and (wanted := _needed(context.command)) is not None:
-            raise click.MissingParameter(ctx=context, param=wanted)
+        if needed and db is None and server is None:
+            raise click.MissingParameter(ctx=context, param=_named(context.command, "db"))
         source = context.get_parameter_source("db")
         given = source is click.core.ParameterSource.COMMANDLINE
         if given and context.get_parameter_source("server") is click.core.ParameterSource.COMMANDLINE:
@@ -180,18 +187,29 @@ ASKED: Final = (
     *("start", "send", "cancel", "wake", "pause", "resume", "retry", "rewind", "fork", "settle", "tag"),
     *("ls", "show", "history", "why", "diff", "export"),
     *("bulk start", "bulk ls", "bulk show", "bulk cancel"),
+    *("tasks ls", "tasks show", "tasks claim", "tasks release", "tasks assign", "tasks complete", "tasks change"),
+    *("tasks comment", "tasks escalate", "tasks cancel"),
+    *("access link", "access key", "access keys", "access revoke", "access grant", "access grants", "access audit"),
+    *("cells send", "processes put", "processes activate", "playbooks put", "playbooks activate"),
+    *(
+        "manifest propose",
+        "manifest proposals",
+        "manifest apply",
+        "manifest approve",
+        "manifest reject",
+        "manifest migrate",
+        "doctor",
+    ),
 )
-"""Commands that can ask a server instead of a database."""
+"""Commands that can ask a server instead of a database. The others say that they ask the database itself."""
 
 
 def asks_a_server(words: tuple[str, ...]) -> bool:
     return words[0] in ASKED or " ".join(words[:2]) in ASKED
 
 
-def _needed(command: click.Command) -> click.Parameter | None:
-    """The database, where a command needs one or a server."""
-    names = {each.name: each for each in command.params}
-    return names["db"] if "server" in names else None
+def _named(command: click.Command, name: str) -> click.Parameter:
+    return next(each for each in command.params if each.name == name)
 
 
 def _shared(db: Database, asks: bool = False) -> list[click.Parameter]:

@@ -94,12 +94,13 @@ def code_of(target: str) -> list[Any]:
 
 
 def served_by(target: str) -> tuple[list[Any], list[Any]]:
-    """What an engine runs of a module: its workflows in every dialect and its functions; and its handlers."""
+    """What an engine runs of a module: its workflows in every dialect and its functions; and its handlers. Of the file
+    of a definition: that.
+    """
     from perdure.app.dialects import workflows_in
 
     if target.endswith(FILES):
-        text = f"{target} is the file of a definition, and this takes a module: start it on the same database with"
-        raise Stopped(f"{text} `perdure start {target}`, or load it in a module: perdure.load_playbook, load_process")
+        return [load(target)[0]], []
     if ":" in target:
         functions, handlers = helpers_of(target)
         return [load(target)[0], *functions], handlers

@@ -1,4 +1,4 @@
-"""A verb asked of a server: the same parameters, the same answer, over HTTP."""
+"""A verb or a request asked of a server: the same parameters, the same answer, over HTTP."""
 
 from __future__ import annotations
 
@@ -31,27 +31,51 @@ EXITS: Final = {
 def call(server: str, verb: Verb, params: msgspec.Struct) -> Any:
     """The answer of a server as the struct that the verb answers."""
     given = msgspec.to_builtins(params)
-    url = f"{server.rstrip('/')}/api/v1/verbs/{urllib.parse.quote(verb.name)}"
-    body: bytes | None = None
+    path = f"/verbs/{urllib.parse.quote(verb.name)}"
     if verb.changes:
-        body = json.dumps({"params": given}).encode()
+        document = _asked(server, "POST", path, body={"params": given})
     else:
-        url += "?" + urllib.parse.urlencode({"params": json.dumps(given), "values": "whole"})
+        document = _asked(server, "GET", path, query={"params": json.dumps(given)})
+    return msgspec.convert(document, verb.answer)
+
+
+def request(server: str, name: str, given: dict[str, Any], once: str = "") -> Any:
+    """The answer to a request of the table of routes, by its name. `once` is the id of the event that it makes."""
+    from perdure.server.routes import ROUTES
+
+    (route,) = [each for each in ROUTES if each.name == name]
+    said = msgspec.to_builtins(given)
+    path = route.path
+    for part in route.in_path:
+        path = path.replace(f"{{{part}}}", urllib.parse.quote(str(said.pop(part)), safe="/@"))
+    told = {name: json.dumps(value) if isinstance(value, bool) else value for name, value in said.items() if value}
+    rest: dict[str, Any] = {"query": told} if route.method in ("GET", "DELETE") else {"body": said}
+    return msgspec.convert(_asked(server, route.method, path, once=once, **rest), route.answer, strict=False)
+
+
+def _asked(server: str, method: str, path: str, *, once: str = "", query: Any = None, body: Any = None) -> Any:
+    """The document that a server answers. Values are whole."""
+    url = f"{server.rstrip('/')}/api/v1{path}"
+    if method == "GET":
+        url += "?" + urllib.parse.urlencode({**query, "values": "whole"}, doseq=True)
     if not url.startswith(("http://", "https://")):
         raise Stopped(f"--server is the URL of a server such as http://127.0.0.1:7373, found {server!r}")
     headers = {"accept": "application/json", "content-type": "application/json"}
+    if once:
+        headers["idempotency-key"] = once
     token = os.environ.get(TOKEN)
     if token:
         headers["authorization"] = f"Bearer {token}"
-    request = urllib.request.Request(url, body, headers)
+    data = None if body is None else json.dumps(body).encode()
     try:
-        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
-            document = json.load(answer)
+        with urllib.request.urlopen(
+            urllib.request.Request(url, data, headers, method=method), timeout=SECONDS
+        ) as answer:
+            return json.load(answer)
     except urllib.error.HTTPError as error:
         raise _refused(error) from None
     except (OSError, ValueError) as error:
         raise Stopped(f"{server} does not answer: {error}", Exit.DATABASE, kind="NoServer") from None
-    return msgspec.convert(document, verb.answer)
 
 
 def _refused(error: urllib.error.HTTPError) -> Stopped:

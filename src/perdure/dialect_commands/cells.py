@@ -242,5 +242,8 @@ def send(console: Console, event: str, body: str, id: str | None, correlation: s
         await client.send_json(event, value, id=given, correlation=correlation)
         await console.warn_if_nobody_runs(client)
 
-    console.ask(post)
+    if console.server is not None:
+        console.request("event", once=given, name=event, data=value, correlation=correlation)
+    else:
+        console.ask(post)
     console.answer({"sent": event, "id": given, "correlation": correlation}, given)

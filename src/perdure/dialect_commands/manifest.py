@@ -123,7 +123,7 @@ def _tell(console: Console, proposal: Proposal, text: str) -> None:
 
 
 def _proposal(proposal: Proposal) -> dict[str, Any]:
-    changes = [change.data() for change in proposal.changes]
+    changes = [change.data() if hasattr(change, "data") else change for change in proposal.changes]
     report = proposal.report
     return {
         "proposal": proposal.number,
@@ -153,6 +153,11 @@ def _mode(function: Callable[..., None]) -> Callable[..., None]:
 def propose(console: Console, target: str) -> None:
     """Records the patch from the manifest in force to this one. Each change carries the hash of what it replaces."""
     wanted = manifest_of(target)
+    proposal: Any
+    if console.server is not None:
+        proposal = console.request("manifest propose", manifest=wanted.data())
+        console.answer(_proposal(proposal), f"proposal {proposal.number}")
+        return
     proposal = _ask(console, lambda rules: rules.propose(wanted))
     lines = [f"proposal {proposal.number}", *(f"  {line}" for line in in_words(proposal.changes))]
     _tell(console, proposal, joined(lines))
@@ -167,7 +172,10 @@ def proposals(console: Console) -> None:
     async def read(client: Client) -> list[dict[str, object]]:
         return [_proposal(each) for each in await Governance(client).proposals()]
 
-    found = console.ask(read)
+    if console.server is not None:
+        found = [_proposal(each) for each in reversed(console.request("manifest proposals").items)]
+    else:
+        found = console.ask(read)
     lines = [f"{each['proposal']}  {each['status']}  {each['mode']}  {each['reason']}".rstrip() for each in found]
     console.answer({"proposals": found}, joined(lines) if lines else "nothing was proposed yet")
 
@@ -224,7 +232,10 @@ def _report(report: ShadowReport) -> Iterator[str]:
 @click.argument("number", type=int)
 def approve(console: Console, number: int) -> None:
     """A proposal that was shadowed without a failure. It is not in force by that: `perdure manifest apply`."""
-    proposal = _ask(console, lambda rules: rules.approve(number))
+    if console.server is not None:
+        proposal = console.request("manifest approve", number=number)
+    else:
+        proposal = _ask(console, lambda rules: rules.approve(number))
     _tell(console, proposal, f"proposal {number} is approved")
 
 
@@ -233,7 +244,10 @@ def approve(console: Console, number: int) -> None:
 @click.option("--reason", default="", metavar="TEXT", help="Recorded with it.")
 def reject(console: Console, number: int, reason: str) -> None:
     """A proposal that is not applied yet. It stays in the record."""
-    proposal = _ask(console, lambda rules: rules.reject(number, reason))
+    if console.server is not None:
+        proposal = console.request("manifest reject", number=number, reason=reason)
+    else:
+        proposal = _ask(console, lambda rules: rules.reject(number, reason))
     _tell(console, proposal, f"proposal {number} is rejected")
 
 
@@ -246,7 +260,10 @@ def apply(console: Console, target: str, mode: Any) -> None:
     """
     number = _number_in(target)
     wanted = manifest_of(target) if number is None else number
-    hash = _ask(console, lambda rules: rules.apply(wanted, mode))
+    if console.server is not None and number is not None:
+        hash = console.request("manifest apply", number=number, mode=mode).hash
+    else:
+        hash = _ask(console, lambda rules: rules.apply(wanted, mode))
     console.answer({"hash": hash, "mode": mode}, f"in force ({mode}): {hash}")
 
 
@@ -255,5 +272,8 @@ def migrate(console: Console) -> None:
     """After `perdure manifest apply --mode migrate`, which migrates each cell when it is next used. Cells that
     failed to migrate, and are stuck at that, try again.
     """
-    count = _ask(console, lambda rules: rules.migrate())
+    if console.server is not None:
+        count = console.request("manifest migrate").migrated
+    else:
+        count = _ask(console, lambda rules: rules.migrate())
     console.answer({"migrated": count}, f"{count} cells were told to go over")

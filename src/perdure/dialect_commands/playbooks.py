@@ -99,7 +99,10 @@ def put(console: Console, file: str, activate: bool, by: str | None) -> None:
     async def put(client: Client) -> str:
         return await client.playbooks.put(playbook, activate=activate, by=by)
 
-    version = console.act(put)
+    if console.server is not None:
+        version = console.request("put", text=Path(file).read_text(encoding="utf-8"), activate=activate).version
+    else:
+        version = console.act(put)
     console.answer({"name": playbook.name, "version": version}, f"{playbook.name} {version} is registered")
 
 
@@ -117,7 +120,10 @@ def activate(console: Console, name: str, version: str, dry_run: bool, by: str |
     async def activate(client: Client) -> None:
         await client.playbooks.activate(name, version, by=by)
 
-    console.act(activate)
+    if console.server is not None:
+        console.request("activate", name=name, version=version)
+    else:
+        console.act(activate)
     console.answer({"name": name, "version": version}, f"new instances of {name} run on {version}")
 
 

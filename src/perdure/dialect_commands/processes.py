@@ -139,7 +139,10 @@ def put(console: Console, target: str, activate: bool, person: str | None) -> No
     async def put(client: Client) -> str:
         return await client.processes.put(process, activate=activate, by=actor)
 
-    version = console.act(put)
+    if console.server is not None:
+        version = console.request("put", text=process.export("json"), activate=activate).version
+    else:
+        version = console.act(put)
     document = {"name": process.name, "version": version, "digest": process.hash}
     console.answer(document, f"{process.name} {version} is kept ({process.hash[7:19]})")
 
@@ -159,7 +162,10 @@ def activate(console: Console, name: str, version: str, dry_run: bool, person: s
     async def activate(client: Client) -> None:
         await client.processes.activate(name, version, by=actor)
 
-    console.act(activate)
+    if console.server is not None:
+        console.request("activate", name=name, version=version)
+    else:
+        console.act(activate)
     console.answer({"name": name, "active": version}, f"new instances of {name} run on {version}")
 
 
@@ -193,9 +199,9 @@ def migrate(  # noqa: PLR0917
         return await asked(name, to=version, keys=keys or None, map=names, dry_run=dry_run, by=actor, reason=reason)
 
     found = console.ask(migrate) if dry_run else console.act(migrate)
-    verb = "would migrate to" if dry_run else "migrated to"
     many = len(found.migrated)
-    told = [f"{many} {'instance' if many == 1 else 'instances'} of {name} {verb} {found.version}"]
+    noun, verb = ("instance", "migrates") if many == 1 else ("instances", "migrate")
+    told = [f"{many} {noun} of {name} {'would migrate' if dry_run else verb} to {found.version}"]
     told += [f"{each.id} stays: {each.why}" for each in found.left]
     console.answer({"dry_run": dry_run, **msgspec.to_builtins(found)}, joined(told))
     if found.left and not found.migrated:

@@ -27,7 +27,7 @@ from . import fields
 from .check import Book, Reading, check_graph, check_tools, warnings_of
 from .differences import differs, explain
 from .draw import Direction, Format, declared, instance
-from .model import TAINTS, Limits, Model, NodeSpec, Permit
+from .model import ORDERS, TAINTS, Limits, Model, NodeSpec, Permit
 from .reducers import REDUCERS
 from .tools import Tool
 
@@ -67,9 +67,10 @@ class Graph:
     runner: an `async def` (inline) or `def` (in a thread) that is called with a `Node` for each run. runners: others,
     by name, that nodes pick. tools: what runs may use. limits, permits, veto: what the gate says yes and no to. roles:
     who answers the graph's questions. system: text for agents. outputs: nodes whose values are the result (default:
-    those that no node waits for). rest_after: seconds of waiting after which a run leaves memory; None: never. taint:
-    "strict" asks a person before a run writes that has read what is not trusted. rate: by glob of tools, how many calls
-    may begin in how many seconds; the next one waits.
+    those that no node waits for). rest_after: seconds of waiting after which a run leaves memory; None: never. order:
+    "critical" opens the nodes with the longest remaining path first. taint: "strict" asks a person before a run writes
+    that has read what is not trusted. rate: by glob of tools, how many calls may begin in how many seconds; the next
+    one waits.
     """
 
     subscriptions: tuple[Subscription, ...] = ()
@@ -89,6 +90,7 @@ class Graph:
         system: str = "",
         outputs: Iterable[str | Declared] | None = None,
         rest_after: float | timedelta | None = 5,
+        order: str = "",
         taint: str = "",
         rate: Mapping[str, tuple[int, float]] | None = None,
         version: str = "1",
@@ -115,6 +117,7 @@ class Graph:
             "system": system,
             "outputs": None if outputs is None else [getattr(each, "name", each) for each in outputs],
             "rest_after": rest_after,
+            "order": order,
             "taint": taint,
             "rate": rate,
         }
@@ -159,21 +162,21 @@ class Graph:
         """An instance of another workflow. Its outcome is the node's."""
         return self.declare("child", name, {"workflow": workflow, **fields})
 
+    def wait(self, name: str, **fields: Any) -> Declared:
+        """Waits for a time (`seconds=`), a message (`message=`) or the approval of a person (`question=`)."""
+        return self.declare("wait", name, fields)
+
     def declare(self, kind: str, name: str, fields: Mapping[str, Any]) -> Declared:
         """Add a node of any kind, as data."""
-        self._raw.append({"name": name, "kind": kind, **self.named(fields)})
-        self._forget()
+        self.add({"name": name, "kind": kind, **fields})
         return Declared(name)
-
-    def _forget(self) -> None:
-        for name in ("_read", "specs"):
-            self.__dict__.pop(name, None)
 
     def add(self, *nodes: Mapping[str, Any]) -> None:
         """Add nodes that are data: mappings of the same fields, with `name` and perhaps `kind`."""
         for each in nodes:
             self._raw.append(self.named(each) if isinstance(each, Mapping) else each)  # type: ignore[redundant-expr]
-            self._forget()
+        for read in ("_read", "specs"):
+            self.__dict__.pop(read, None)
 
     def named(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The same fields, with types, functions and workflows by their names. The objects are kept here."""
@@ -458,6 +461,7 @@ _OPTIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "system": fields.text,
     "outputs": lambda given: None if given is None else fields.texts(given),
     "rest_after": fields.duration,
+    "order": fields.one_of(*ORDERS),
     "taint": fields.one_of(*TAINTS),
     "rate": fields.rate,
 }

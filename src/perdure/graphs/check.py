@@ -16,7 +16,7 @@ from perdure.errors import GraphProblem
 
 from . import goals
 from .fields import COMMON, NEEDED, OWN
-from .model import KINDS, NAME, POLICIES, ROLES, TAKEN, Model, NodeSpec, Permit, fits, fits_any
+from .model import KINDS, NAME, POLICIES, ROLES, TAKEN, TAKEN_MESSAGES, Model, NodeSpec, Permit, fits, fits_any
 from .tools import Tool
 
 CONDITIONS: Final = ("equals", "one_of", "min", "max", "matches")
@@ -176,7 +176,7 @@ class Reading:
 
     def _judge_kind(self, spec: NodeSpec, known: Mapping[str, NodeSpec]) -> None:
         aliases = [alias for alias, _ in spec.after]
-        for text in [spec.goal, *spec.entrants.values(), *goals.texts_in(spec.input)]:
+        for text in [spec.goal, spec.question, *spec.entrants.values(), *goals.texts_in(spec.input)]:
             if problem := goals.problem_of(text, aliases):
                 self.tell(spec.name, problem)
         if spec.trust == "quarantined" and spec.isolation != "read_only" and not self.tainted:
@@ -192,9 +192,19 @@ class Reading:
                 self._judge_entrants(spec)
             case "reduce" if not spec.after:
                 self.tell(spec.name, "a reduce needs after=, the nodes whose outputs it reduces")
+            case "wait":
+                self._judge_wait(spec)
             case _:
                 pass
         self._judge_names(spec)
+
+    def _judge_wait(self, spec: NodeSpec) -> None:
+        if (spec.seconds is not None) + bool(spec.message) + bool(spec.question) != 1:
+            self.tell(spec.name, "a wait has one of seconds=, message= and question=")
+        if spec.message in TAKEN_MESSAGES:
+            self.tell(spec.name, f"the message {spec.message!r} is for the graph itself: give it another name")
+        if spec.question and not self.book.roles:
+            self.tell(spec.name, "question= asks a person, and nobody may answer: give the graph roles=[...]")
 
     def _judge_branches(self, spec: NodeSpec, known: Mapping[str, NodeSpec]) -> None:
         if spec.default and spec.default not in spec.branches:
@@ -226,7 +236,7 @@ class Reading:
 
     def _judge_names(self, spec: NodeSpec) -> None:
         book = self.book
-        runs = spec.kind not in ("reduce", "child")
+        runs = spec.kind not in ("reduce", "child", "wait")
         if runs and not spec.runner and not book.has_runner:
             self.tell(spec.name, "the graph has no runner=; give it one, or the node a runner= of runners")
         for what, name, names in (

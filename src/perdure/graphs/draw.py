@@ -45,7 +45,7 @@ def _graph(specs: Iterable[NodeSpec], nodes: Mapping[str, NodeState], denied: Ma
     waited: set[str] = set()
     for spec in by_name.values():
         node = nodes.get(spec.name)
-        kind = "agent" if spec.kind in ("node", "loop") else SHAPES[spec.kind]
+        kind = "agent" if spec.kind in ("node", "loop") else SHAPES.get(spec.kind) or _shape_of_wait(spec)
         badge = f"{count} denied" if (count := denied.get(spec.name)) else ""
         shapes.append(replace(_node(spec, kind, node), badge=badge))
         before = [(name, _label(by_name.get(name), spec, alias), False) for alias, name in spec.after]
@@ -61,6 +61,10 @@ def _graph(specs: Iterable[NodeSpec], nodes: Mapping[str, NodeState], denied: Ma
             waited.add(spec.name)
     entries = tuple([shape.location for shape in shapes if shape.location not in waited])
     return Graph(tuple(shapes), tuple(edges), entries=entries)
+
+
+def _shape_of_wait(spec: NodeSpec) -> str:
+    return "receive" if spec.message else "task" if spec.question else "timer"
 
 
 def _label(before: NodeSpec | None, spec: NodeSpec, alias: str) -> str:
@@ -79,6 +83,8 @@ def _node(spec: NodeSpec, kind: str, node: NodeState | None) -> Node:
         subtitle = f"{subtitle} at most {spec.max_iters} times".strip()
     elif spec.kind == "child":
         subtitle = spec.workflow
+    elif spec.kind == "wait":
+        subtitle = spec.message or spec.question or f"{spec.seconds:g} s"
     if spec.trust == "quarantined" or (node is not None and not node.trusted):
         word = "quarantined" if spec.trust == "quarantined" else "untrusted"
         subtitle = f"{subtitle}, {word}".removeprefix(", ")

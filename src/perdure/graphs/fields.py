@@ -214,6 +214,7 @@ OWN: Final[dict[str, dict[str, Reader]]] = {
     "tournament": {"entrants": entrants},
     "reduce": {"reducer": lambda value: value},
     "child": {"workflow": lambda value: value, "input": plain, "detach": flag},
+    "wait": {"seconds": duration, "message": text, "question": text},
 }
 """The fields that one kind has beside those of all."""
 

@@ -25,7 +25,7 @@ MATCHED_MAX: Final = 10_000
 """Characters of an argument that a pattern is tried on. A longer one fits each permit that asks or denies."""
 
 
-WITHOUT_PLACE: Final = ("child", "reduce", "tournament")
+WITHOUT_PLACE: Final = ("child", "reduce", "tournament", "wait")
 """Kinds of nodes that have no run, and so no place."""
 
 

@@ -58,12 +58,21 @@ def problem_of(goal: str, aliases: Collection[str]) -> str:
     return ""
 
 
-def fill(goal: str, input: Any, read: Callable[[str], Any]) -> str:
-    """The goal with its references filled. `read` gives the value of a dependency, or raises `NoValue`."""
+def fill(goal: str, input: Any, read: Callable[[str], Any], quoted: Collection[str] = ()) -> str:
+    """The goal with its references filled. `read` gives the value of a dependency, or raises `NoValue`.
+
+    `quoted`: dependencies whose values stand elsewhere, and are only pointed to.
+    """
     parts = parts_of(goal)
     if len(parts) == 1 and isinstance(parts[0], str):
         return parts[0]
-    return "".join(part if isinstance(part, str) else _shown(value_at(part, input, read)) for part in parts)
+    found = [
+        part if isinstance(part, str)
+        else f"[data of {part[1]}, quoted below]" if part[0] == "inputs" and part[1] in quoted
+        else _shown(value_at(part, input, read))
+        for part in parts
+    ]  # fmt: skip
+    return "".join(found)
 
 
 def fill_data(data: Any, input: Any, read: Callable[[str], Any]) -> Any:

@@ -14,7 +14,7 @@ from perdure.errors import PerdureError
 from . import goals
 from .bracket import champion, first_round, next_round
 from .model import NodeSpec, Result
-from .ready import give_place_back, push
+from .ready import give_place_back, measure, push
 from .state import NodeState, Run
 from .turn import SECOND, Turn
 
@@ -33,6 +33,8 @@ def add_node(
 
 def link(turn: Turn, nodes: list[NodeState]) -> None:
     """Count what new nodes wait for, and begin with those that wait for nothing."""
+    if turn.model.order:
+        measure(turn.state, nodes)
     for node in nodes:
         turn.waits.link(node)
     for node in nodes:
@@ -206,7 +208,11 @@ def plain_input(turn: Turn, node: NodeState, alias: str) -> Any:
 
 
 def filled_goal(turn: Turn, node: NodeState) -> str:
-    text = node.the.goal
+    return filled(turn, node, node.the.goal)
+
+
+def filled(turn: Turn, node: NodeState, text: str) -> str:
+    """A text of a node with its references filled."""
     if "$" not in text:
         return text
     return goals.fill(text, decode(turn.state.input), lambda alias: plain_input(turn, node, alias))
@@ -267,7 +273,7 @@ def _fan_out(turn: Turn, node: NodeState) -> None:
 
 def _add_contestant(turn: Turn, controller: NodeState, spec: NodeSpec) -> NodeState:
     added = add_node(turn, spec, depth=controller.depth, submitter=controller.submitter, controller=controller.name)
-    added.group = controller.group
+    added.group, added.height = controller.group, controller.height
     controller.children.append(spec.name)
     make_ready(turn, added)
     return added

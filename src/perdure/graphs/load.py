@@ -18,7 +18,19 @@ from .tools import Tool
 
 SIZE_MAX: Final = 1024 * 1024
 DEPTH_MAX: Final = 64
-OPTIONS: Final = ("version", "limits", "permits", "veto", "roles", "system", "outputs", "rest_after", "taint", "rate")
+OPTIONS: Final = (
+    "version",
+    "limits",
+    "permits",
+    "veto",
+    "roles",
+    "system",
+    "outputs",
+    "rest_after",
+    "order",
+    "taint",
+    "rate",
+)
 KEYS: Final = ("name", "nodes", *OPTIONS)
 
 Places = dict[tuple[Any, ...], str]

@@ -20,10 +20,10 @@ from perdure.kernel.past import read
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.status import Status
 
-from . import life, opening, outcomes, requests
+from . import life, opening, outcomes, requests, waits
 from .growth import begin, submit
 from .model import Model
-from .ready import Dependencies, push
+from .ready import Dependencies, measure, push
 from .report import FAILED, REPORT, failure_data, report_of
 from .retry import reset
 from .runs import work
@@ -123,6 +123,8 @@ class GraphMachine:
         for node in nodes:
             if node.done and node.the.kind == "classify":
                 outcomes.choose(turn, node, done[node.name])
+        if turn.model.order:
+            measure(state, nodes)
         for node in nodes:
             if node.status != "ended":
                 turn.waits.link(node)
@@ -158,11 +160,13 @@ class GraphMachine:
                 outcomes.run_answered(turn, node, receipt)
             case "child":
                 outcomes.child_answered(turn, node, receipt)
+            case "wait":
+                waits.node_answered(turn, node, receipt)
             case "backoff":
                 node.intent = b""
                 push(turn.state, node)
             case "rest":
-                requests.rest(turn, node)
+                waits.rest(turn, node)
             case "wall":
                 outcomes.cut(turn, node, "wall", "its run was open for longer than limits.wall")
             case "ask" if not request_id:
@@ -178,13 +182,15 @@ class GraphMachine:
                     requests.tool_again(turn, node, request)
                 elif kind == "rated":
                     requests.its_time_has_come(turn, node, request)
+                elif kind == "slept":
+                    waits.slept(turn, node, request)
                 else:
                     requests.person_answered(turn, node, request, receipt)
 
     def _may_begin(self, turn: Turn, node: NodeState, receipt: Receipt) -> None:
         """A person has said whether a node may begin."""
         node.intent = b""
-        verdict, _ = requests.read_answer(receipt)
+        verdict, _ = opening.read_answer(receipt)
         turn.fact("answered", {"node": node.name, "subject": "begin", "stage": verdict.stage, "outcome": verdict.word})
         if verdict.word == "deny":
             turn.deny(node, node.name, verdict.stage, verdict.reason)
@@ -220,8 +226,8 @@ class GraphMachine:
                 self._cancel_node(turn, message, body)
             case "note":
                 self._note(turn, message, body)
-            case name:
-                turn.reply = Reply(refused=f"a graph takes submit, cancel and note, found {name!r:.80}")
+            case _:
+                waits.heard(turn, message)
         return self._go_on(turn)
 
     def _named(self, turn: Turn, body: Any) -> NodeState | None:
@@ -274,6 +280,7 @@ class GraphMachine:
         state = self.state
         state.life = moment.number
         state.intents, state.queue, state.waiters = {}, [], {}
+        state.listening = {}
         for group in state.groups:
             group.parked = []
         state.wall_over, state.slice_timer, state.wall_timer = False, b"", b""

@@ -15,17 +15,18 @@ import msgspec
 from perdure.codec import digest, encode
 from perdure.kernel.backoff import Backoff
 
-Kind = Literal["node", "loop", "classify", "tournament", "reduce", "child"]
+Kind = Literal["node", "loop", "classify", "tournament", "reduce", "child", "wait"]
 Policy = Literal["all_success", "accept_partial", "any_success", "all_terminal", "optional"]
 OutcomeWord = Literal["completed", "partial", "failed", "skipped", "cancelled"]
 
-KINDS: Final = ("node", "loop", "classify", "tournament", "reduce", "child")
+KINDS: Final = ("node", "loop", "classify", "tournament", "reduce", "child", "wait")
 POLICIES: Final = ("all_success", "accept_partial", "any_success", "all_terminal", "optional")
 ISOLATIONS: Final = ("shared", "read_only", "worktree", "remote")
 CONTEXTS: Final = ("none", "system_only", "full")
 TRUSTS: Final = ("trusted", "quarantined")
 APPROVALS: Final = ("", "before")
 TAINTS: Final = ("", "strict")
+ORDERS: Final = ("", "critical")
 AXES: Final = ("tokens", "cost", "calls", "wall")
 """What runs use up. The other limits bound the graph itself."""
 
@@ -41,6 +42,8 @@ ROLES: Final[dict[str, tuple[str, str]]] = {
 NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 TAKEN: Final = frozenset({"ask", "use", "step", "entrant", "judge"})
 """Names that locations inside of a run have."""
+TAKEN_MESSAGES: Final = ("submit", "cancel", "note")
+"""What people say to every graph."""
 
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -123,6 +126,9 @@ class NodeSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     workflow: str = ""
     input: Any = None
     detach: bool = False
+    seconds: float | None = None
+    message: str = ""
+    question: str = ""
 
     @property
     def weight(self) -> int:
@@ -144,6 +150,7 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True):
     rest_after: float | None = 5
     version: str = "1"
     taint: str = ""  # "strict": who reads what is not trusted is not trusted
+    order: str = ""  # "critical": the longest remaining path first
     rate: dict[str, tuple[int, float]] = {}  # by glob: how many calls of tools may begin in so many seconds
 
     def canonical(self) -> bytes:

@@ -10,6 +10,7 @@ from perdure.codec import decode, encode, to_plain
 from perdure.errors import PerdureError
 from perdure.kernel.effects import OURS, Call, Child
 from perdure.kernel.moment import when
+from perdure.kernel.receipt import Receipt
 from perdure.tasks.model import WORKFLOW as TASK
 from perdure.tasks.model import key_of, question
 
@@ -127,6 +128,10 @@ def _open(turn: Turn, node: NodeState) -> bool:
         _ask_to_begin(turn, node)
     elif spec.kind == "child":
         _open_child(turn, node)
+    elif spec.kind == "wait":
+        from . import waits
+
+        waits.open_node(turn, node)
     elif spec.kind in life.WITHOUT_RUN:  # a person has let it begin
         life.begin_without_run(turn, node)
     else:
@@ -266,6 +271,23 @@ def ask(
     )
     key = key_of(family(turn), 1, state.workflow, location)
     return turn.open(Child(location, TASK, key, asked.encode()), target)
+
+
+def read_answer(receipt: Receipt) -> tuple[gate.Verdict, dict[str, Any] | None]:
+    """What a person's answer means, and the arguments as the person has edited them."""
+    if receipt.status == "ok" and receipt.value:
+        found = decode(receipt.value)
+        answer = found.get("answer") or {}
+        outcome, by = found.get("outcome") or answer.get("outcome"), found.get("by") or ""
+        if outcome == "approve":
+            return gate.ALLOW, answer.get("arguments")
+        reason = answer.get("reason") or "no reason was given"
+        return gate.deny("person", f"{by or 'a person'} said no: {reason}"), None
+    error = receipt.error
+    if receipt.status == "timeout" or (error is not None and error.type == "TaskExpired"):
+        return gate.deny("expired", "no person answered in time"), None
+    text = "" if error is None else error.message
+    return gate.deny("person", f"the question was cancelled{': ' + text if text else ''}"), None
 
 
 def form_of(edits: dict[str, Any] | None) -> dict[str, Any]:

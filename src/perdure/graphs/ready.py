@@ -7,11 +7,15 @@ Each edge is looked at twice: when it is added, and when its dependency ends.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
-from typing import Literal
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal
 
 from .model import Policy
 from .state import Group, NodeState, Run, State
+
+HEIGHT_BITS: Final = 40
+"""Of a number that has the length of a path above a place in the queue."""
 
 Answer = Literal["met", "never", "out"]
 """Of one dependency that has ended: fine, it can no longer be met, or a choice has left it out."""
@@ -98,7 +102,23 @@ class Dependencies:
 def push(state: State, node: NodeState) -> None:
     """Put a node at the end of those of its priority."""
     state.ready_count += 1
-    heapq.heappush(state.queue, (-node.the.priority, state.ready_count, node.index, node.name))
+    turn = state.ready_count - (node.height << HEIGHT_BITS)
+    heapq.heappush(state.queue, (-node.the.priority, turn, node.index, node.name))
+
+
+def measure(state: State, nodes: Sequence[NodeState]) -> None:
+    """The longest path behind each of a batch, at the cost of its edges: of older nodes only those next to it."""
+    batch = {node.name for node in nodes}
+    behind: Counter[str] = Counter(name for node in nodes for _, name in node.the.after if name in batch)
+    ahead = [node for node in nodes if not behind[node.name]]
+    while ahead:
+        node = ahead.pop()
+        for _, name in node.the.after:
+            before = state.nodes[name]
+            before.height = max(before.height, node.height + 1)
+            behind[name] -= 1
+            if name in batch and not behind[name]:
+                ahead.append(before)
 
 
 def pop(state: State) -> str:

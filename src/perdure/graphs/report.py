@@ -63,13 +63,11 @@ def _row(node: NodeState) -> dict[str, Any]:
         "attempts": node.attempts,
         "usage": dict(node.used),
         "used": dict(node.used),  # its name until 1.0
-        "trust": node.the.trust,
+        "trust": "untrusted" if node.untrusted and node.the.trust == "trusted" else node.the.trust,
         "limits": {axis: limit for axis in AXES if (limit := getattr(node.the.limits, axis)) is not None},
         "opened_at": when(node.opened_at) if node.opened_at else None,
         "ended_at": when(node.ended_at) if node.ended_at else None,
     }
-    if not node.trusted:
-        row["trusted"] = False
     if node.detail:
         row["detail"] = node.detail
     if node.submitter:

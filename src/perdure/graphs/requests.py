@@ -1,5 +1,7 @@
 """What runs ask of their graph while they run: `submit`, `use`, `step` and its end `done`, `results`.
 
+`sleep` and `receive` are in `waits.py`.
+
 A request is recorded before it is acted on. Its id names equal requests, so one that comes again, after a crash or a
 rest, finds the answer of the first one, or joins it.
 """
@@ -15,18 +17,19 @@ from perdure.kernel.location import escape
 from perdure.kernel.moment import TIME_MAX
 from perdure.kernel.receipt import Receipt
 
-from . import gate, life
+from . import gate, life, opening, waits
 from .growth import submit
 from .model import Permit, fits, lower
-from .opening import DELIVERIES, ask
-from .ready import give_place_back
+from .opening import DELIVERIES
 from .state import NodeState, Request, Run, Usage, answer_of, usage_problem
 from .turn import SECOND, Turn
 
 LIVE: Final = ("inline", "thread")
 """Executors that get a tool's function itself; the others find it by its name."""
 
-SHAPES: Final[dict[str, dict[str, type]]] = {
+SHAPES: Final[dict[str, dict[str, Any]]] = {
+    "sleep": {"seconds": int | float},
+    "receive": {"name": str},
     "use": {"tool": str, "arguments": dict},
     "step": {"name": str},
     "done": {"step": str},
@@ -61,11 +64,15 @@ def requested(turn: Turn, node: NodeState, id: str, kind: str, body: bytes) -> N
             turn.answer(node, request, submit(turn, node, run, asked))
         case "results":
             _results(turn, node, run, id, asked)
+        case "sleep":
+            waits.sleep(turn, node, run, _new(run, id, kind, kind), asked["seconds"])
+        case "receive":
+            waits.receive(turn, node, run, _new(run, id, kind, asked["name"]), asked["name"])
         case "budget":
             turn.answer(node, _new(run, id, kind, kind), {"v": turn.budget()})
         case _:
             request = _new(run, id, kind, kind)
-            known_kinds = "submit, use, step, results"
+            known_kinds = "submit, use, step, results, sleep, receive"
             payload = turn.deny(node, kind, "arguments", f"a graph takes these requests: {known_kinds}")
             turn.answer(node, request, payload)
 
@@ -77,39 +84,16 @@ def _misshapen(kind: str, asked: Any) -> str:
             return f"{kind} takes {', '.join(SHAPES[kind])}: call node.{kind}(...); found {asked!r:.80}"
     if kind == "results" and not isinstance(asked, list):
         return f"results takes a list of names, found {asked!r:.80}"
+    if kind == "sleep" and not 0 <= asked["seconds"] < 9e9:
+        return f"sleep takes seconds, not negative, found {asked['seconds']!r:.80}"
+    if kind == "receive":
+        return waits.wrong_message(asked["name"])
     return ""
 
 
 def _new(run: Run, id: str, kind: str, name: str, args: Any = None) -> Request:
     request = run.requests[id] = Request(id, kind, name, "called", args=args)
     return request
-
-
-def begin_waiting(turn: Turn, node: NodeState, run: Run) -> None:
-    """A request of the run waits for something outside: its place is free, and after a while it rests."""
-    run.waiting += 1
-    give_place_back(turn.state, node, run)
-    rest_after = turn.model.rest_after
-    if rest_after is not None and node.the.rest and not run.rest_timer and not run.resting:
-        run.timers += 1
-        run.rest_timer = turn.timer(f"{run.location}/&rest#{run.timers}", rest_after, ("rest", node.name, ""))
-
-
-def rest(turn: Turn, node: NodeState) -> None:
-    """The time is over after which a waiting run rests. One that has something else in hand does not."""
-    run = node.run
-    assert run is not None
-    run.rest_timer = b""
-    if not run.intent or run.queued or not run.waiting:
-        return
-    if any(request.status in ("called", "backoff", "step") for request in run.requests.values()):
-        run.timers += 1
-        seconds = turn.model.rest_after or 0
-        run.rest_timer = turn.timer(f"{run.location}/&rest#{run.timers}", seconds, ("rest", node.name, ""))
-        return
-    life.close_call(turn, node, run, withdraw=True)
-    run.resting = True
-    turn.fact("rested", {"node": node.name, "run": run.location})
 
 
 # ---- tools -----------------------------------------------------------------------------------------------------------
@@ -134,7 +118,7 @@ def _use(turn: Turn, node: NodeState, run: Run, id: str, asked: dict[str, Any]) 
         _call_in_time(turn, node, request)
         return
     _ask(turn, node, request, verdict.permit, arguments)
-    begin_waiting(turn, node, run)
+    waits.begin_waiting(turn, node, run)
 
 
 def _ask(turn: Turn, node: NodeState, request: Request, permit: Permit, arguments: Any) -> None:
@@ -146,7 +130,7 @@ def _ask(turn: Turn, node: NodeState, request: Request, permit: Permit, argument
     if is_tainted(turn, node):
         data["untrusted"] = True
     request.status = "asked"
-    request.intent = ask(
+    request.intent = opening.ask(
         turn,
         location,
         f"May {node.name} use {name}?",
@@ -203,7 +187,7 @@ def _call_in_time(turn: Turn, node: NodeState, request: Request) -> None:
     request.status = "rated"
     location = f"{request.location}/rate#{request.attempt}"
     request.intent = turn.open(Timer(location, min(due, TIME_MAX)), ("rated", node.name, request.id))
-    begin_waiting(turn, node, run)
+    waits.begin_waiting(turn, node, run)
 
 
 def _next_time(turn: Turn, name: str) -> int:
@@ -272,7 +256,7 @@ def tool_again(turn: Turn, node: NodeState, request: Request) -> None:
 def person_answered(turn: Turn, node: NodeState, request: Request, receipt: Receipt) -> None:
     """A person has answered for a tool's call, or no person has in time."""
     request.intent = b""
-    verdict, edited = read_answer(receipt)
+    verdict, edited = opening.read_answer(receipt)
     said = {"node": node.name, "subject": request.name, "stage": verdict.stage, "outcome": verdict.word}
     turn.fact("answered", said)
     if verdict.word == "deny":
@@ -299,23 +283,6 @@ def person_answered(turn: Turn, node: NodeState, request: Request, receipt: Rece
         return
     run.waiting -= 1
     _call_in_time(turn, node, request)
-
-
-def read_answer(receipt: Receipt) -> tuple[gate.Verdict, dict[str, Any] | None]:
-    """What a person's answer means, and the arguments as the person has edited them."""
-    if receipt.status == "ok" and receipt.value:
-        found = decode(receipt.value)
-        answer = found.get("answer") or {}
-        outcome, by = found.get("outcome") or answer.get("outcome"), found.get("by") or ""
-        if outcome == "approve":
-            return gate.ALLOW, answer.get("arguments")
-        reason = answer.get("reason") or "no reason was given"
-        return gate.deny("person", f"{by or 'a person'} said no: {reason}"), None
-    error = receipt.error
-    if receipt.status == "timeout" or (error is not None and error.type == "TaskExpired"):
-        return gate.deny("expired", "no person answered in time"), None
-    text = "" if error is None else error.message
-    return gate.deny("person", f"the question was cancelled{': ' + text if text else ''}"), None
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
@@ -388,7 +355,7 @@ def _results(turn: Turn, node: NodeState, run: Run, id: str, asked: Any) -> None
     request.status, request.left = "waits", len(open_names)
     for name in open_names:
         state.waiters.setdefault(name, []).append((node.name, id))
-    begin_waiting(turn, node, run)
+    waits.begin_waiting(turn, node, run)
 
 
 def _waits_for(turn: Turn, name: str, asker: str) -> bool:

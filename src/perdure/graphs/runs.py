@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -51,6 +52,7 @@ class Node:
     def __init__(self, spec: NodeSpec, goal: str, input: Any, graph: Graph | None = None) -> None:
         self.name = spec.name
         self.goal = goal
+        self.template = spec.goal  # before its references were filled
         self.input = input  # of the graph
         self.inputs: dict[str, Result] = {}
         self.iteration = 0
@@ -147,6 +149,15 @@ class Node:
         found = {each[0]: self._result(*each) for each in answer["r"]}
         self._taint(found.values())
         return found
+
+    async def sleep(self, seconds: float | timedelta) -> None:
+        """Wait durably. Holds no place meanwhile, and rests if it is long."""
+        amount = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+        await self._ask("sleep", "sleep", _plain("sleep", {"seconds": amount}))
+
+    async def receive(self, name: str) -> Any:
+        """Wait for a message to the graph, and give its body: `handle.send(name, body)`."""
+        return (await self._ask("receive", str(name), {"name": name}))["v"]
 
     async def budget_now(self) -> dict[str, Any] | None:
         """Used, limit and left of each axis as they are now; `budget` is from the opening of the run."""

@@ -107,6 +107,7 @@ class NodeState(msgspec.Struct):
     opened_at: int = 0
     ended_at: int = 0
     group: int = -1  # the submitted graph that it belongs to: an index of `State.groups`
+    height: int = 0  # nodes on the longest path behind it, under order="critical"
     untrusted: bool = False  # it passes on what it has read of a node that is not trusted
 
     @property
@@ -120,7 +121,8 @@ class NodeState(msgspec.Struct):
 
 
 Entry = tuple[int, int, int, str]
-"""A node in the queue: its priority, turned round; when it became ready; its index and its name."""
+"""A node in the queue: its priority, turned round; when it became ready, less where its path is longer; its index and
+its name."""
 
 
 class Group(msgspec.Struct):
@@ -169,6 +171,9 @@ class State(msgspec.Struct):
     cancelled: bool = False
     outcome: str = ""
     groups: list[Group] = []
+    listening: dict[str, list[bytes]] = {}  # by name of a message: intents that wait for it, and some that did
+    received: list[str] = []  # names that runs have asked for
+    mail: list[tuple[str, bytes]] = []  # messages that came before there was a wait for them
     rates: dict[str, list[int]] = {}  # by glob: when the latest calls began, or will begin
 
 

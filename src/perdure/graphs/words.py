@@ -15,7 +15,7 @@ from perdure.tasks.model import WORKFLOW as TASK
 from .author import POLICY
 from .report import FAILED, REPORT
 
-PART: Final = re.compile(r"(?P<run>.+)/(?P<kind>use|ask)/(?P<name>[^/#]+)(#\d+)?$")
+PART: Final = re.compile(r"(?P<run>.+)/(?P<kind>use|ask)/(?P<name>[^/#]+)(?P<number>#\d+)?$")
 TIMERS: Final = {
     "&rest": "rests then: it leaves memory until its answer comes",
     "&wall": "is cut then: it has used up its wall time",
@@ -42,9 +42,11 @@ class GraphWords(Words):
 
     def _asked(self, seen: Seen, open: Waiting) -> Reason:
         part = PART.match(open.location)
-        subject = "to begin" if part is None or part["name"] == "begin" else f"to use {unescape(part['name'])}"
+        subject = "" if open.location.endswith("/ask/wait") else " whether it may begin"
+        if part is not None and part["number"]:
+            subject = f" whether it may use {unescape(part['name'])}"
         node = part["run"] if part is not None else open.location
-        text = f"The node {node} asks a person whether it may {subject.removeprefix('to ')}{seen.since(open)}."
+        text = f"The node {node} asks a person{subject}{seen.since(open)}."
         todo = Advice("to answer", ("tasks", "ls"))
         return Reason("task", text, (todo,), open)
 

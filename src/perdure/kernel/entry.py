@@ -13,7 +13,7 @@ from perdure.codec import seal, unseal
 
 from .decision import Decision, Fact, Outcome, Reply, Send, Stuck
 from .effects import KINDS, NUMBERS, Call, Effect, Wait
-from .events import Event, ReceiptArrived
+from .events import Event, ReceiptArrived, Tagged
 from .location import Patterns
 
 Packed = tuple[Any, ...]
@@ -178,6 +178,15 @@ def _pack(effect: Effect, patterns: Patterns, fresh: dict[str, int]) -> Packed:
     if type(effect) is Call and fields == _CALL_DEFAULTS:
         return (_CALL, location)
     return (NUMBERS[type(effect)], location, *fields)
+
+
+def changes_tags(body: bytes) -> bool:
+    """Whether an entry changed the tags of its instance. The entry needs not those before it."""
+    payload = unseal(body)
+    if body[1] == _SHORT:
+        return type(_short_decoder.decode(payload)[1]) is Tagged
+    raw = _decoder.decode(payload)
+    return bool(raw.tags) or type(raw.event) is Tagged
 
 
 def unpack(packed: Packed, patterns: Patterns) -> Effect:

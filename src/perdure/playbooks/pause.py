@@ -59,10 +59,10 @@ class Pauses:
         state, asked = self.machine.state, event.asked
         state.asked += 1
         location = f"{PLACE}#{state.asked}"
-        turn.open(Wait(location, (RESUME,)), Open(PAUSE, ""))
         by = None if asked is None or asked.by is None else asked.by.id
         since = when(turn.at).isoformat().replace("+00:00", "Z")
         told = {"by": by, "since": since, "reason": "" if asked is None else asked.reason}
+        turn.open(Wait(location, (RESUME,)), Open(PAUSE, ""))
         turn.published.append((PAUSED, encode(told)))
         turn.note(PAUSE, location)
 

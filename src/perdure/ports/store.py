@@ -23,6 +23,7 @@ from perdure.kernel.rows import Loaded, StoredInstance
 from perdure.kernel.task import TaskRow
 
 from .frame import FramedByWorker
+from .queued import JobState, ListedJob, QueueRow
 from .shards import Figures, Owner, ShardRow
 
 Place = tuple[int, bytes]
@@ -150,6 +151,10 @@ def change_of(head: HeadRow) -> ListPlace:
     return head.changed_at, head.id
 
 
+MENTIONS_MAX: Final = 100_000
+"""So many entries of a shard are searched for bytes."""
+
+
 class BlobRow(msgspec.Struct, frozen=True):
     """A blob without its body: the SHA-256 of the body, when it was last put, and how many bytes it has."""
 
@@ -171,47 +176,6 @@ class WorldSnapshotRow(msgspec.Struct, frozen=True):
     taken_at: int
     inbox: bytes
     base: bool = False
-
-
-class JobState(msgspec.Struct, frozen=True):
-    """A job that is open, for people. `worker` has it; empty: no worker has, or the engine itself.
-
-    `claimed`: when the worker took it, in nanoseconds; 0 if that is not known. `note`: why no worker takes it.
-    """
-
-    queue: str
-    function: str
-    worker: str = ""
-    claimed: int = 0
-    note: str = ""
-
-
-class ListedJob(msgspec.Struct, frozen=True):
-    """A job of a list: what `JobState` says, of which instance, and since when it is open."""
-
-    instance: int
-    queue: str
-    function: str
-    delivery: int
-    at: int
-    worker: str = ""
-    claimed: int = 0
-    note: str = ""
-    intent: bytes = b""
-
-
-class QueueRow(msgspec.Struct, frozen=True):
-    """The open jobs of a queue for instances of one workflow that a worker has; `worker` is empty: no worker has them.
-
-    `at`: since when the oldest is open; `claimed`: since when the worker has the first of them; 0: that is not known.
-    """
-
-    queue: str
-    workflow: str
-    worker: str
-    jobs: int
-    at: int
-    claimed: int = 0
 
 
 class Store(Protocol):
@@ -394,6 +358,13 @@ class Queries(Protocol):
         """What waits for executors outside (any, or this one), in the order of the intents, from `after` on."""
         ...
 
+    async def mentions(self, part: bytes) -> int:
+        """An instance that has these bytes in one of the newest `MENTIONS_MAX` entries of its shard; 0: none has.
+
+        No index has them, so the entries are searched.
+        """
+        ...
+
     async def put_blobs(self, bodies: Sequence[bytes], at: int) -> list[bytes]:
         """Keep these bytes by content, durably: the answer is the SHA-256 of each. The same bytes are kept once.
 
@@ -473,6 +444,7 @@ class Queries(Protocol):
 
 __all__ = [
     "CHANGE_ORDERED",
+    "MENTIONS_MAX",
     "Address",
     "BlobRow",
     "Census",
@@ -481,11 +453,13 @@ __all__ = [
     "Lease",
     "ListOrder",
     "ListPlace",
+    "ListedJob",
     "Owner",
     "Page",
     "Position",
     "Posted",
     "Queries",
+    "QueueRow",
     "Ref",
     "ShardRow",
     "Span",

@@ -7,6 +7,7 @@ their numbers, so they belong to one hash.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Final
 
@@ -92,8 +93,12 @@ def messages_of(data: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+CALLED: Final[ContextVar[list[str]]] = ContextVar("called")
+"""Where functions of users note what they gave, for the slice that runs here: a replay in a thread has its own."""
+
+
 class Program:
-    """See the module. `called` is where functions of users note what they gave, for the slice that runs."""
+    """See the module. A program is shared by all instances of its version, also by those that a thread replays."""
 
     def __init__(self, definition: bytes, users: Users | None = None) -> None:
         self.definition = definition
@@ -101,7 +106,6 @@ class Program:
         self.hash = digest(definition)
         self.name: str = self.data["name"]
         self.version: str = self.data["version"]
-        self.called: list[str] = []
         self._members: dict[str, dict[str, Any] | None] = {}
         known = dict(users or {})
         wanted = {name for name in functions_in([self.data.get(part) for part in PARTS]) if "." in name}
@@ -138,7 +142,7 @@ class Program:
 
         def call(*args: Any) -> Any:
             value = function(*args)
-            self.called.append(f"function {name} {digest(encode(value))[7:19]}")
+            CALLED.get([]).append(f"function {name} {digest(encode(value))[7:19]}")
             return value
 
         return call

@@ -21,7 +21,7 @@ from perdure.kernel.moment import Moment, when
 from perdure.kernel.receipt import Failure
 
 from .branches import Branch, Scope, Wait
-from .compile import Op, Program
+from .compile import CALLED, Op, Program
 
 MESSAGES_MAX = 1000
 
@@ -54,6 +54,7 @@ class Slice:
         self.opened: dict[bytes, Effect] = {}
         self.withdrawn: list[bytes] = []
         self.noted: list[str] = []
+        self.called: list[str] = []  # what functions of users gave
         self.tags: dict[str, str | None] = {}
         self.outcome: Outcome | None = None
         self.reply: Reply | None = None
@@ -110,7 +111,7 @@ class Life:
 
     def begin_slice(self, moment: Moment) -> None:
         slice = self.slice = Slice(moment)
-        self.program.called.clear()
+        CALLED.set(slice.called)
         slice.meta = {
             "workflow": self.program.name,
             "version": self.program.version,
@@ -268,8 +269,8 @@ class Life:
         stopped = None
         if slice.outcome is None and self.root is not None:
             stopped = min((each for each in self.root.all() if each.stop is not None), key=_age, default=None)
-        noted = (*slice.noted, *self.program.called)
-        self.program.called.clear()
+        noted = (*slice.noted, *slice.called)
+        slice.called.clear()
         open = () if slice.outcome is not None else tuple(slice.opened.values())
         return Decision(
             open=open,

@@ -148,7 +148,8 @@ class Definitions:
         if keys is None:
             heads = [each async for each in live_heads(queries, name) if each.version != workflow.version]
         else:
-            heads = [await self._head(Address(name, key)) for key in keys]
+            named = [keys] if isinstance(keys, str) else keys
+            heads = [await self._head(Address(name, key)) for key in named]
         for head in heads:
             address = Address(name, head.key)
             why = await moving.move(address, dry_run=dry_run)

@@ -6,14 +6,19 @@ from typing import Any
 
 from perdure.codec import digest, encode
 from perdure.errors import CallerError
+from perdure.kernel.apply import Changed
 from perdure.kernel.effects import due_of
+from perdure.kernel.entry import Entry
 from perdure.kernel.events import Address
 from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.moment import when
 from perdure.kernel.outside import outside_of
 from perdure.kernel.replay import fold
 from perdure.ports.outside import OpenEffect
+from perdure.ports.seen import Line
 from perdure.ports.store import Queries
+
+from .history import read_history
 
 
 async def open_effects(queries: Queries, executor: str, after: bytes, limit: int) -> list[OpenEffect]:
@@ -28,6 +33,33 @@ async def open_effects(queries: Queries, executor: str, after: bytes, limit: int
         if instance is not None and row.intent in instance.open:  # else it was answered since
             effects.append(_open_effect(instance, instance.open[row.intent]))
     return effects
+
+
+async def was_asked(queries: Queries, intent: bytes, executor: str) -> bool:
+    """Whether an executor outside was asked by an intent that is not open any more.
+
+    The journal has the intent where it was answered or withdrawn; of those the newest are searched.
+    """
+    instance = await queries.mentions(intent)
+    if not instance:
+        return False
+    asked = _Asked(intent)
+    await read_history(queries, instance, [asked])
+    return asked.executor == executor
+
+
+class _Asked:
+    """Hears in a history whom an intent asked."""
+
+    def __init__(self, intent: bytes) -> None:
+        self._intent = intent
+        self.executor: str | None = None
+
+    def heard(self, line: Line, entry: Entry, instance: Instance, changed: Changed) -> None:
+        for intent in (*changed.opened, *changed.closed):
+            outside = outside_of(intent.effect) if intent.id == self._intent else None
+            if outside is not None:
+                self.executor = outside.executor
 
 
 async def _folded(queries: Queries, instance: int) -> Instance | None:

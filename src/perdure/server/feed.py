@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from perdure.kernel.batch import HeadRow, JournalRow
+from perdure.kernel.entry import changes_tags
 from perdure.kernel.placement import NUMBERS
 from perdure.runtime.client import Client
 
@@ -25,13 +26,21 @@ Position = dict[int, int]
 
 
 class Moved(NamedTuple):
-    """One entry of an instance. `head` is as it was when the feed read it; `n` counts what the feed has told."""
+    """One entry of an instance. `head` is as it was when the feed read it; `n` counts what the feed has told.
+
+    `tagged`: the entry changed the tags of the instance.
+    """
 
     n: int
     seq: int
     instance: int
     at: int
-    head: HeadRow | None
+    tagged: bool
+    head: HeadRow | None = None
+
+    @classmethod
+    def by(cls, row: JournalRow) -> Moved:
+        return cls(0, row.seq, row.instance, row.at, changes_tags(row.body))
 
 
 def pack(position: Position) -> str:
@@ -108,7 +117,7 @@ class Feed:
                 rows = [row for row in await self._rows(place) if row.seq <= last]
                 if not rows or len(found) + len(rows) > CATCH_UP_MAX:
                     return None
-                found += [Moved(0, row.seq, row.instance, row.at, None) for row in rows]
+                found += map(Moved.by, rows)
                 place = rows[-1].seq
         return await self._headed(found), now, n
 
@@ -137,7 +146,7 @@ class Feed:
                 rows = [row for row in await self._rows(place) if row.seq < (shard + 1) * NUMBERS]
                 if not rows:
                     break
-                moved = await self._headed([Moved(0, row.seq, row.instance, row.at, None) for row in rows])
+                moved = await self._headed(list(map(Moved.by, rows)))
                 for each in moved:
                     self.n += 1
                     self._ring.append(each._replace(n=self.n))

@@ -90,6 +90,8 @@ def _operation(route: Route) -> dict[str, Any]:
         answers = {"200": {"description": "a file", "content": {"application/jsonl": {}, "text/csv": {}}}}
     if route.name == "result":
         answers["202"] = {"description": "still open", "content": {"application/json": {"schema": schema}}}
+    if route.name == "effects answer":
+        answers["202"] = {"description": "too late: nothing was changed", "content": answers["200"]["content"]}
     for code in route.refusals:
         status = str(status_of(code))
         told = answers.setdefault(status, {"description": "", "content": REFUSED})

@@ -22,7 +22,7 @@ from perdure.tasks.model import WORKFLOW as TASK
 from perdure.tasks.rights import may_see
 from perdure.tasks.row import info_of
 from perdure.views.lists import resolved as resolved_terms
-from perdure.views.where import Where, fits, parse
+from perdure.views.where import TAG, Where, fits, parse
 
 from .api.bulk import own_bulk
 from .api.tasks import seen_by
@@ -32,17 +32,19 @@ from .problems import HttpProblem
 from .rendering import to_bytes
 
 BEAT_SECONDS: Final = 15.0
-RECHECK_SECONDS: Final = 5.0
+RECHECK_SECONDS: Final = 2.5
+"""With what a server knows of access for 2 seconds, a right that is revoked anywhere ends a stream within 5."""
 EARLY_SECONDS: Final = 0.01
 """A timer of a loop may ring by so much too early."""
 
 WAITING_MAX: Final = 256
+CHANNELS_MAX: Final = 100
 KINDS: Final = ("instance", "list", "tasks", "fleet", "bulk", "frames")
 _NEXT: Final = re.compile(f",(?={'|'.join(KINDS)})")
 PERSONAL: Final = frozenset({"tasks", "frames"})
 """Channels that tell two readers with the same grants different things."""
 
-MOVING: Final = frozenset({"status", "waits_for", "error_type", "error_at", "queue", "changed", "ended"})
+MOVING: Final = frozenset({"status", "version", "waits_for", "error_type", "error_at", "queue", "changed", "ended"})
 """Fields by which an instance enters or leaves a list while it lives."""
 
 
@@ -54,15 +56,20 @@ class Channel(NamedTuple):
     where: Where = ()
     key: str = ""
 
-    def concerns(self, head: HeadRow) -> bool:
-        """Whether an entry of an instance can be an event of this channel, for any reader."""
+    def concerns(self, head: HeadRow, tagged: bool) -> bool:
+        """Whether an entry of an instance, which has changed its tags or not, can be an event of this channel, for any
+        reader. What an instance has no longer is no reason to leave it out: it may leave the list.
+        """
         match self.kind:
             case "tasks":
                 return head.workflow == TASK
             case "instance" | "bulk" | "frames":
                 return head.id == self.instance
             case "list":
-                return fits(tuple(term for term in self.where if term.field not in MOVING), head)
+                moving = {
+                    term for term in self.where if term.field in MOVING or (tagged and term.field.startswith(TAG))
+                }
+                return fits(tuple(term for term in self.where if term not in moving), head)
             case _:
                 return True
 
@@ -82,6 +89,10 @@ def read_channels(texts: Iterable[str]) -> list[tuple[str, str]]:
         found.append((kind, argument))
     if not found:
         raise HttpProblem(422, "bad-request", "a stream needs a channel: ?channels=fleet")
+    found = [*dict.fromkeys(found)]
+    if len(found) > CHANNELS_MAX:
+        text = f"a stream has at most {CHANNELS_MAX} channels, found {len(found)}: open another one"
+        raise HttpProblem(422, "bad-request", text)
     return found
 
 
@@ -194,7 +205,7 @@ class Stream:
         return told
 
     def _concerns(self, moved: Moved) -> bool:
-        return moved.head is not None and any(channel.concerns(moved.head) for channel in self._channels)
+        return moved.head is not None and any(channel.concerns(moved.head, moved.tagged) for channel in self._channels)
 
     def _lost(self, now: Login, channel: Channel) -> bool:
         return may_watch(self._login, channel) and not may_watch(now, channel)
@@ -206,10 +217,12 @@ class Stream:
         between them goes on with that entry, and loses none of its events.
         """
         last = {each.instance: each.seq for each in moved}
+        tagged = {each.instance for each in moved if each.tagged}
         for each in moved:
             before = pack(position)
             position[each.seq // NUMBERS] = each.seq
             told: list[tuple[str, Any]] = []
+            each = each._replace(tagged=each.instance in tagged)  # noqa: PLW2901
             if each.head is not None:
                 newest = last[each.instance] == each.seq
                 for channel in self._channels:
@@ -230,7 +243,7 @@ class Stream:
             case "instance" if channel.instance == head.id:
                 entry = ("entry", {"id": f"{head.workflow}/{head.key}", "seq": str(moved.seq), "at": when(moved.at)})
                 return [entry, ("head", document(head))] if newest else [entry]
-            case "list" if newest and channel.concerns(head):
+            case "list" if newest and channel.concerns(head, moved.tagged):
                 fit = fits(channel.where, head)
                 return [("head", {**document(head), "filter": channel.argument, "fits": fit})]
             case "frames" if newest and channel.instance == head.id:

@@ -45,6 +45,7 @@ from perdure.ports.frame import Frame, FramedByWorker
 from perdure.ports.jobs import CLAIM, Claim, OpenJob
 from perdure.ports.shards import Figures
 from perdure.ports.store import (
+    MENTIONS_MAX,
     BlobRow,
     Census,
     Filter,
@@ -468,6 +469,10 @@ class MemoryStore:
             if row.intent > after and (row.kind == KIND + executor if executor else row.kind.startswith(KIND))
         )
         return heapq.nsmallest(limit, wanted)
+
+    async def mentions(self, part: bytes) -> int:
+        recent = self.database.journal[-MENTIONS_MAX:]
+        return next((row.instance for row in reversed(recent) if part in row.body), 0)
 
     async def put_blobs(self, bodies: Sequence[bytes], at: int) -> list[bytes]:
         database = self.database

@@ -288,8 +288,8 @@ async def rates(
     def answer(partial: bool) -> Rates:
         first = min([*starts, *ends], default=until)
         seconds = next(each for each in scales if each == scales[-1] or first >= until - each * stretches * NANOSECONDS)
-        told = [_counted(times, until, seconds, stretches) for times in (starts, ends, failures)]
-        return Rates(seconds, *told, partial, by)
+        began, ended, failed = (_counted(times, until, seconds, stretches) for times in (starts, ends, failures))
+        return Rates(seconds, began, ended, failed, partial, by)
 
     text = when(since).isoformat()
     began, looked = time.monotonic(), 0

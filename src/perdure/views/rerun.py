@@ -109,7 +109,7 @@ class History:
         the first is 0, and says which machine it is.
         """
         before = self._before(until)
-        workflow = self._code(before.definition or self.state.definition)
+        workflow = self._code(before.definition or self._before(self.first + 1).definition)  # the start names one
         replay = Replay(before, workflow, ahead=False)
         yield 0, replay.machine
         while self._step(replay):

@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from perdure.definitions.load import register_of
-from perdure.errors import Divergence
+from perdure.errors import Divergence, DoesNotFit
 from perdure.kernel.batch import HeadRow, JournalRow
-from perdure.kernel.events import Address
+from perdure.kernel.events import Address, Migrated
 from perdure.kernel.machine import Workflow
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rules import RULING
@@ -128,7 +128,13 @@ def _code(workflows: Workflows[Any], name: str, version: str) -> Workflow | None
 def _against(address: Address, rows: Sequence[JournalRow], workflow: Workflow) -> Exception | None:
     """Why an instance would not go on; None: it would."""
     try:
-        rebuild(fold(address, None, rows), workflow).dispose()
+        instance = fold(address, None, rows)
+        if instance.definition != workflow.version and any(
+            type(each.event) is Migrated for each in instance.tail or ()
+        ):
+            text = "it has migrated, and its own version alone replays it: ask for a migration with a dry run"
+            return DoesNotFit(text)
+        rebuild(instance, workflow).dispose()
     except Exception as error:  # what the code raises on the way would make the instance stuck as well
         return error
     return None

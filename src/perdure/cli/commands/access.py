@@ -6,9 +6,11 @@ import getpass
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
 from typing import Any
+from urllib.parse import urljoin
 
 import click
 from msgspec import to_builtins
+from msgspec.structs import asdict
 
 from perdure.access.model import KEY, WORKFLOW, Grant, Person
 from perdure.codec import to_plain
@@ -34,6 +36,11 @@ def link(console: Console, actor: str | None, url: str) -> None:
     from perdure.server.accesses import read_access
     from perdure.server.auth.tokens import digest_of
 
+    if console.server is not None:
+        made = console.request("access link", actor=actor or "")
+        whole = urljoin(console.server, made.path)
+        console.answer({"login": whole}, whole)
+        return
     token, name = token_urlsafe(32), actor or getpass.getuser()
     expires = datetime.now(UTC) + timedelta(minutes=MINUTES)
     body = {"digest": digest_of(token), "actor": name, "expires_at": expires, "admin": actor is None}
@@ -60,8 +67,12 @@ def key(  # noqa: PLR0917
     """The key is shown this once; the database keeps its SHA-256."""
     from perdure.server.api.access import KeyParams, made_key
 
-    kept, made = made_key(KeyParams(actor, _grants(grants), list(roles), days, executor), getpass.getuser())
-    console.act(lambda client: _change(client, "key add", to_plain(kept)))
+    given = KeyParams(actor, _grants(grants), list(roles), days, executor)
+    if console.server is not None:
+        made = console.request("key add", **asdict(given))
+    else:
+        kept, made = made_key(given, getpass.getuser())
+        console.act(lambda client: _change(client, "key add", to_plain(kept)))
     console.answer(to_builtins(made), made.key)
 
 
@@ -70,8 +81,11 @@ def keys(console: Console) -> None:
     from perdure.server.accesses import read_access
     from perdure.server.api.access import listed_key
 
-    found = console.ask(lambda client: read_access(client.queries))
-    listed = [listed_key(each) for each in found.keys.values()]
+    if console.server is not None:
+        listed = console.request("key ls").items
+    else:
+        found = console.ask(lambda client: read_access(client.queries))
+        listed = [listed_key(each) for each in found.keys.values()]
     rows = [[each.id, each.actor, _rights(each.grants, each.roles) or each.executor, _state(each)] for each in listed]
     console.answer({"keys": to_builtins(listed)}, table(rows) if rows else "")
 
@@ -81,7 +95,10 @@ def keys(console: Console) -> None:
 def revoke(console: Console, key: str) -> None:
     """KEY is the id of a key. All servers refuse it within seconds."""
     id = key.removeprefix("pdk_").partition("_")[0]
-    console.act(lambda client: _change(client, "key revoke", {"id": id}))
+    if console.server is not None:
+        console.request("key revoke", id=id)
+    else:
+        console.act(lambda client: _change(client, "key revoke", {"id": id}))
     console.answer({"revoked": id}, f"revoked {id}")
 
 
@@ -92,7 +109,10 @@ def revoke(console: Console, key: str) -> None:
 def grant(console: Console, actor: str, grants: tuple[str, ...], roles: tuple[str, ...]) -> None:
     """What is given replaces what the actor had; without --grant and --role all is taken away."""
     person = Person(tuple(_grants(grants)), roles)
-    console.act(lambda client: _change(client, "grant", to_plain({"actor": actor, "person": person})))
+    if console.server is not None:
+        console.request("grant by name", actor=actor, grants=person.grants, roles=person.roles)
+    else:
+        console.act(lambda client: _change(client, "grant", to_plain({"actor": actor, "person": person})))
     console.answer(
         {"actor": actor, **to_builtins(person)}, f"{actor}: {_rights(person.grants, person.roles) or 'nothing'}"
     )
@@ -102,7 +122,10 @@ def grant(console: Console, actor: str, grants: tuple[str, ...], roles: tuple[st
 def grants(console: Console) -> None:
     from perdure.server.accesses import read_access
 
-    people = console.ask(lambda client: read_access(client.queries)).people
+    if console.server is not None:
+        people = console.request("grants").people
+    else:
+        people = console.ask(lambda client: read_access(client.queries)).people
     rows = [[name, _rights(person.grants, person.roles)] for name, person in sorted(people.items())]
     console.answer({"people": to_builtins(people)}, table(rows) if rows else "")
 
@@ -113,7 +136,10 @@ def audit(console: Console, count: int) -> None:
     """Logins, keys, grants, shared bookmarks, exports and refused writes."""
     from perdure.server.api.access import read_audit
 
-    found = console.ask(lambda client: read_audit(client.queries))[-count:]
+    if console.server is not None:
+        found = console.request("audit").items[::-1][-count:]
+    else:
+        found = console.ask(lambda client: read_audit(client.queries))[-count:]
     rows = [[f"{each.at:%Y-%m-%d %H:%M:%S}", each.by, each.what, _details(each.details)] for each in found]
     console.answer({"entries": to_builtins(found)}, table(rows) if rows else "")
 

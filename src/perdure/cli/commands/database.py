@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from datetime import UTC, datetime
 from typing import Any
@@ -146,17 +145,20 @@ def copy(console: Console, source: str, target: str) -> None:
 @define("doctor", db="optional")
 @click.option("--dask", metavar="ADDRESS", help="Check the versions of a cluster, and that it reaches the database.")
 def doctor(console: Console, dask: str | None) -> None:
-    """With --db it reads the whole database: checksums, and whether the indexes say what the journal says."""
+    """With --db or --server the whole database is read: checksums, and whether indexes say what the journal says."""
     document: dict[str, Any] = {"versions": versions(), "database": None, "cluster": None, "problems": []}
     exit = Exit.OK
-    if console.has_db:
+    if console.server is not None:
+        found = console.request("doctor")
+        document["database"], document["problems"] = found.database or None, found.problems
+        if engine := found.database.get("engine"):
+            engine["since"] = datetime.fromisoformat(engine["since"])
+    elif console.has_db:
         try:
             document["database"], document["problems"] = console.ask(lambda client: _database(console, client))
         except StoreError as error:
             document["problems"] = [str(error)]
             exit = Exit.DATABASE
-    elif os.environ.get("PERDURE_SERVER"):
-        console.note("PERDURE_SERVER is set, but this asks no server: give --db to check a database")
     if dask is not None:
         from perdure.app.runner import reach
         from perdure.clusters.dask import examine

@@ -26,6 +26,8 @@ from typing import Any, Final
 import click
 
 from perdure.app import run_async
+from perdure.app.ours import FILES
+from perdure.errors import PerdureError
 from perdure.kernel.asked import Actor
 
 from ..console import Console, define
@@ -67,8 +69,8 @@ def dev(  # noqa: PLR0917
     no_open: bool,
     own: bool,
 ) -> None:
-    """Without MODULE the demo runs. The database is .perdure/dev.db, or with --postgres a server of the project's own.
-    You are logged in as dev, an admin.
+    """MODULE may be the file of a playbook or a process. Without MODULE the demo runs. The database is .perdure/dev.db,
+    or with --postgres a server of the project's own. You are logged in as dev, an admin.
 
     When a file of the module changes, the new code is imported in another process and live instances are replayed on
     it. If both are good, the new code takes over; else the old code stays, and the page says why.
@@ -176,7 +178,8 @@ def _child(
     def ready(app: Any) -> None:
         loop = asyncio.get_running_loop()
         link = f"{url}/login#{app.accesses.own_link('dev')}"
-        told = {"url": url, "login": link, "files": files_of_project()}
+        own = [target] if target.endswith(FILES) else []
+        told = {"url": url, "login": link, "files": [*own, *files_of_project()]}
         channel.sendall(json.dumps(told).encode() + b"\n")
         threading.Thread(target=_hear, args=(channel, loop, app), daemon=True).start()
         if person:
@@ -303,7 +306,16 @@ class Watching:
         self._console.note("the new code has taken over")
 
     def _try(self) -> str:
-        """Import the new code in another process, and replay live instances on it. Empty: it is good."""
+        """Import the new code in another process, and replay live instances on it. Empty: it is good.
+
+        Instances of a definition in a file keep the version that they began with: it is read, and nothing is replayed.
+        """
+        if self._target.endswith(FILES):
+            try:
+                served_by(self._target)
+            except (Stopped, PerdureError) as error:
+                return str(error)
+            return ""
         command = [sys.executable, "-m", "perdure", "replay", "--against", self._target, "--db", self._console.db]
         found = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
         if found.returncode == 0:

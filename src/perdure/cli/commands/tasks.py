@@ -48,16 +48,28 @@ def _acts(function: F) -> F:
     return function
 
 
-def _actor_of(person: str | None, roles: tuple[str, ...], admin: bool) -> Actor | None:
+def _actor_of(console: Console, person: str | None, roles: tuple[str, ...], admin: bool) -> Actor | None:
+    if console.server is not None:
+        _refuse_person()
+        return None
     given = roles or tuple(os.environ.get("PERDURE_ROLES", "").replace(",", " ").split())
     if person is None and (roles or admin):
         raise Stopped("--role and --admin are of a person: add --as ID")
     return None if person is None else Actor(person, given, admin)
 
 
-def _needed(person: str | None, roles: tuple[str, ...], admin: bool) -> Actor:
-    actor = _actor_of(person, roles, admin)
-    if actor is None:
+def _refuse_person() -> None:
+    """Over a server, who acts is known by the key."""
+    context = click.get_current_context()
+    for name in ("person", "roles", "admin"):
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise Stopped("over a server the actor of the API key acts: leave out --as, --role and --admin")
+
+
+def _needed(console: Console, person: str | None, roles: tuple[str, ...], admin: bool) -> Actor | None:
+    """Who acts; None: the actor of the API key does."""
+    actor = _actor_of(console, person, roles, admin)
+    if actor is None and console.server is None:
         raise Stopped("who acts? add --as ID, and --role ROLE for each role, or set PERDURE_ACTOR and PERDURE_ROLES")
     return actor
 
@@ -65,8 +77,23 @@ def _needed(person: str | None, roles: tuple[str, ...], admin: bool) -> Actor:
 Acted = Callable[[Client, Acting], Awaitable[TaskInfo]]
 
 
-def _act(console: Console, task: str, actor: Actor, done: str, verb: Acted) -> None:
-    """Send a verb, and tell what became of the task."""
+def _act(  # noqa: PLR0917
+    console: Console, name: str, task: str, actor: Actor | None, done: str, verb: Acted, **given: Any
+) -> None:
+    """Send a verb, and tell what became of the task. `given` are its parameters, as a server takes them."""
+    if console.server is not None:
+        info: TaskInfo | None = console.request(f"tasks {name}", task=task, **given)
+    else:
+        info = _acted(console, actor, verb)
+    if info is None:
+        console.note(LATER)
+        console.answer({"task": task, "recorded": True}, "")
+        return
+    console.answer(_document(info), f"{done} task {info.id} ({info.name}): {_state(info)}")
+
+
+def _acted(console: Console, actor: Actor | None, verb: Acted) -> TaskInfo | None:
+    """None: no engine runs, and the verb is recorded."""
 
     async def ask(client: Client) -> TaskInfo | None:
         runs = await client.queries.owner() is not None
@@ -77,12 +104,7 @@ def _act(console: Console, task: str, actor: Actor, done: str, verb: Acted) -> N
                 raise
             return None
 
-    info = console.ask(ask)
-    if info is None:
-        console.note(LATER)
-        console.answer({"task": task, "recorded": True}, "")
-        return
-    console.answer(_document(info), f"{done} task {info.id} ({info.name}): {_state(info)}")
+    return console.ask(ask)
 
 
 def _document(info: TaskInfo) -> dict[str, Any]:
@@ -140,25 +162,30 @@ def ls(  # noqa: PLR0917
     admin: bool,
 ) -> None:
     """With --as only what that person may see; without it, all tasks that have not ended."""
-    now, actor = datetime.now(UTC), _actor_of(person, roles, admin)
+    now, actor = datetime.now(UTC), _actor_of(console, person, roles, admin)
+
+    wanted: dict[str, Any] = {
+        "mine": mine,
+        "candidate": candidate,
+        "status": statuses or ("open", "assigned"),
+        "name": name,
+        "workflow": workflow,
+        "reference": reference,
+        "order": order or ("due" if late else "created"),
+        "after": after or "",
+    }
 
     async def read(client: Client) -> list[TaskInfo]:
         return await client.tasks.list(
-            actor,
-            mine=mine,
-            candidate=candidate,
-            status=statuses or ("open", "assigned"),
-            name=name,
-            workflow=workflow,
-            reference=reference,
-            due_before=now if late else None,
-            order=order or ("due" if late else "created"),  # type: ignore[arg-type]
-            after=after,
-            limit=limit + 1,
+            actor, **{**wanted, "after": after}, due_before=now if late else None, limit=limit + 1
         )
 
-    found = console.ask(read)
-    shown, more = found[:limit], len(found) > limit
+    if console.server is not None:
+        page = console.request("tasks ls", **_set(**wanted, due_before=now if late else UNSET, limit=limit))
+        shown, more = page.items, page.next is not None
+    else:
+        found = console.ask(read)
+        shown, more = found[:limit], len(found) > limit
     console.answer(
         {"tasks": [_document(each) for each in shown], "next_after": shown[-1].id if more else None},
         _table(shown, now) if shown else "",
@@ -184,12 +211,12 @@ def _table(found: list[TaskInfo], now: datetime) -> str:
 @_acts
 def show(console: Console, id: str, person: str | None, roles: tuple[str, ...], admin: bool) -> None:
     """With --as, also what that person may do with it."""
-    actor = _actor_of(person, roles, admin)
+    actor = _actor_of(console, person, roles, admin)
 
     async def read(client: Client) -> TaskDetail:
         return await client.tasks.get(id, by=actor)
 
-    task = console.ask(read)
+    task = console.request("tasks show", task=id) if console.server is not None else console.ask(read)
     console.answer(_document(task), _text(task, datetime.now(UTC)))
 
 
@@ -230,7 +257,7 @@ def claim(console: Console, id: str, person: str | None, roles: tuple[str, ...],
     async def verb(client: Client, acting: Acting) -> TaskInfo:
         return await client.tasks.claim(id, **acting)
 
-    _act(console, id, _needed(person, roles, admin), "claimed", verb)
+    _act(console, "claim", id, _needed(console, person, roles, admin), "claimed", verb)
 
 
 @define("tasks release")
@@ -240,7 +267,7 @@ def release(console: Console, id: str, person: str | None, roles: tuple[str, ...
     async def verb(client: Client, acting: Acting) -> TaskInfo:
         return await client.tasks.release(id, **acting)
 
-    _act(console, id, _needed(person, roles, admin), "released", verb)
+    _act(console, "release", id, _needed(console, person, roles, admin), "released", verb)
 
 
 @define("tasks assign")
@@ -260,11 +287,13 @@ def assign(  # noqa: PLR0917
     admin: bool,
 ) -> None:
     """A role that WHO has, and that the task asks for, is given with --who-role: perdure does not know who is who."""
+    if console.server is not None and who_roles:
+        raise Stopped("a server knows the roles of its people: leave out --who-role")
 
     async def verb(client: Client, acting: Acting) -> TaskInfo:
         return await client.tasks.assign(id, Actor(who, who_roles), override=override, **acting)
 
-    _act(console, id, _needed(person, roles, admin), "assigned", verb)
+    _act(console, "assign", id, _needed(console, person, roles, admin), "assigned", verb, to=who, override=override)
 
 
 @define("tasks complete")
@@ -282,7 +311,7 @@ def complete(  # noqa: PLR0917
     admin: bool,
 ) -> None:
     """ANSWER is JSON, @file or - (stdin). Without it, a terminal is asked for each field of the form."""
-    actor = _needed(person, roles, admin)
+    actor = _needed(console, person, roles, admin)
     if answer is not None:
         value = read_json(answer, "ANSWER")
     else:
@@ -290,12 +319,12 @@ def complete(  # noqa: PLR0917
         async def read(client: Client) -> TaskDetail:
             return await client.tasks.get(id, by=actor)
 
-        value = _asked(console.ask(read))
+        value = _asked(console.request("tasks show", task=id) if console.server is not None else console.ask(read))
 
     async def verb(client: Client, acting: Acting) -> TaskInfo:
         return await client.tasks.complete(id, value, override=override, **acting)
 
-    _act(console, id, actor, "completed", verb)
+    _act(console, "complete", id, actor, "completed", verb, answer=value, override=override)
 
 
 def _asked(task: TaskDetail) -> Any:
@@ -327,7 +356,19 @@ def change(  # noqa: PLR0917
     async def verb(client: Client, acting: Acting) -> TaskInfo:
         return await client.tasks.change(id, priority=priority, due=due_at, expire=expire_at, **acting)
 
-    _act(console, id, _needed(person, roles, admin), "changed", verb)
+    _act(
+        console,
+        "change",
+        id,
+        _needed(console, person, roles, admin),
+        "changed",
+        verb,
+        **_set(priority=priority if priority is not None else UNSET, due=due_at, expire=expire_at),
+    )
+
+
+def _set(**given: Any) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not UNSET}
 
 
 def _time(text: str | None, what: str) -> datetime | Unset | None:
@@ -346,7 +387,7 @@ def comment(  # noqa: PLR0917
     async def verb(client: Client, acting: Acting) -> TaskInfo:
         return await client.tasks.comment(id, text, **acting)
 
-    _act(console, id, _needed(person, roles, admin), "commented on", verb)
+    _act(console, "comment", id, _needed(console, person, roles, admin), "commented on", verb, text=text)
 
 
 @define("tasks escalate")
@@ -374,7 +415,18 @@ def escalate(  # noqa: PLR0917
             id, roles=new_roles, users=users, release=release, priority=priority, **acting
         )
 
-    _act(console, id, _needed(person, roles, admin), "escalated", verb)
+    _act(
+        console,
+        "escalate",
+        id,
+        _needed(console, person, roles, admin),
+        "escalated",
+        verb,
+        roles=new_roles,
+        users=users,
+        release=release,
+        priority=priority,
+    )
 
 
 @define("tasks cancel")
@@ -387,4 +439,4 @@ def cancel(  # noqa: PLR0917
     async def verb(client: Client, acting: Acting) -> TaskInfo:
         return await client.tasks.cancel(id, reason, **acting)
 
-    _act(console, id, _needed(person, roles, admin), "cancelled", verb)
+    _act(console, "cancel", id, _needed(console, person, roles, admin), "cancelled", verb, reason=reason)

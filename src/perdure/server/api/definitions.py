@@ -217,7 +217,11 @@ async def _migrated(calling: Calling, given: MigrationParams, keys: list[str], *
     found = await calling.within(f"migration of {given.name}", asked)
     if found is None:
         raise HttpProblem(409, "still-working", "the migration goes on: ask later what is left", retry_after=5)
-    return found
+    calling.subjects.add(given.name)
+    if calling.shows_values and not calling.settings.redact:
+        return found
+    places = [replace(each, why=f"{each.why.partition(': ')[0]}: it does not fit") for each in found.left]
+    return replace(found, left=places)  # the errors of expressions repeat recorded values
 
 
 class SimulateParams(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from perdure.kernel.outside import KIND
 from perdure.kernel.status import TERMINAL
 from perdure.ports.outside import OpenEffect
 from perdure.ports.store import Filter
-from perdure.runtime.open_effects import intent_id
+from perdure.runtime.open_effects import intent_id, was_asked
 
 from ..calling import Calling, id_of, unknown
 from ..problems import HttpProblem
@@ -49,22 +49,23 @@ class ReceiptParams(msgspec.Struct, frozen=True):
     cost: Any = None
 
 
-async def receipt(calling: Calling, given: ReceiptParams) -> Done:
-    """An effect of another executor is not there for this one."""
-    row = await calling.client.queries.work(intent_id(given.intent))
-    if row is None or row.kind != f"{KIND}{calling.login.executor}":
-        raise UnknownIntent(given.intent[:80])
+async def receipt(calling: Calling, given: ReceiptParams) -> Done | tuple[int, Done]:
+    """An effect of another executor is not there for this one. A late receipt is taken (202) and changes nothing."""
     more: dict[str, Any] = {} if isinstance(given.ok, UnsetType) else {"ok": given.ok}
     if not more and given.error is None and given.status is None:
         raise HttpProblem(422, "bad-request", "a receipt has ok, error or status", where="/")
-    await calling.client.answer(
-        given.intent,
-        executor=calling.login.executor,
-        error=given.error,
-        status=given.status,
-        cost=given.cost,
-        **more,
-    )
+    executor, id = calling.login.executor, intent_id(given.intent)
+    row = await calling.client.queries.work(id)
+    if row is not None and row.kind != f"{KIND}{executor}":
+        raise UnknownIntent(given.intent[:80])
+    try:
+        await calling.client.answer(
+            given.intent, executor=executor, error=given.error, status=given.status, cost=given.cost, **more
+        )
+    except UnknownIntent:
+        if not await was_asked(calling.client.queries, id, executor):
+            raise
+        return 202, Done()
     return Done()
 
 

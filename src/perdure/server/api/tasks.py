@@ -28,6 +28,8 @@ class TaskQuery(msgspec.Struct, frozen=True):
     candidate: bool = False
     status: list[str] = []
     reference: str = ""
+    name: str = ""
+    workflow: str = ""
     due_before: datetime | None = None
     order: TaskOrder = "created"
     after: str = ""
@@ -47,8 +49,7 @@ def _wanted(given: TaskQuery) -> dict[str, Any]:
         wanted["candidate"] = True
     if given.status:
         wanted["status"] = given.status if len(given.status) > 1 else given.status[0]
-    if given.reference:
-        wanted["reference"] = given.reference
+    wanted |= {name: value for name in ("reference", "name", "workflow") if (value := getattr(given, name))}
     if given.due_before is not None:
         wanted["due_before"] = given.due_before
     return wanted

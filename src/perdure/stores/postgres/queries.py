@@ -10,6 +10,7 @@ from perdure.kernel.outside import KIND
 from perdure.kernel.task import TaskRow
 from perdure.ports.shards import read_figures
 from perdure.ports.store import (
+    MENTIONS_MAX,
     BlobRow,
     Filter,
     JobState,
@@ -191,6 +192,10 @@ class PostgresQueries:
         else:
             rows = await self._rows(self._sql.outside, after, limit)
         return [WorkRow(*row) for row in rows]
+
+    async def mentions(self, part: bytes) -> int:
+        rows = await self._rows(self._sql.mentions, part, MENTIONS_MAX)
+        return int(rows[0][0]) if rows else 0
 
     async def owner(self) -> Owner | None:
         rows = await self._rows(self._sql.owner)

@@ -291,6 +291,13 @@ SELECT seq, instance, at, body FROM perdure.journal WHERE instance = $1 AND seq 
 -- The entries of all shards, one shard after the other.
 SELECT seq, instance, at, body FROM perdure.journal WHERE seq > $1 ORDER BY seq LIMIT $2
 
+-- name: mentions
+-- An instance that has the bytes $1 in one of the newest $2 entries of its shard, which are all searched.
+SELECT instance FROM perdure.shards CROSS JOIN LATERAL (
+    SELECT instance, body FROM perdure.journal
+    WHERE seq >= shard::bigint << 48 AND seq < (shard + 1)::bigint << 48 ORDER BY seq DESC LIMIT $2
+) AS recent WHERE position($1::bytea IN body) > 0 LIMIT 1
+
 -- name: published
 SELECT value FROM perdure.published WHERE instance = $1 AND name = $2
 

@@ -217,6 +217,9 @@ class SqliteQueries:
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         return self._ask(reads.outside, executor, after, limit)
 
+    async def mentions(self, part: bytes) -> int:
+        return await self._read_beside(reads.mentions, part)
+
     async def height(self) -> int:
         return self._ask(reads.height)
 

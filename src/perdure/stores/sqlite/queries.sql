@@ -341,6 +341,13 @@ SELECT seq, instance, at, body FROM journal WHERE instance = ? AND seq > ? ORDER
 -- The shard's total order, after a seq.
 SELECT seq, instance, at, body FROM journal WHERE seq > ? ORDER BY seq LIMIT ?
 
+-- name: mentions
+-- An instance that has these bytes in one of the newest entries, which are all searched.
+WITH recent AS (SELECT instance, body FROM journal ORDER BY seq DESC LIMIT ?)
+SELECT instance FROM recent WHERE instr(body, ?) OR length(body) = 33 AND EXISTS (
+    SELECT 1 FROM large_bodies WHERE digest = substr(recent.body, 2) AND instr(large_bodies.body, ?)
+) LIMIT 1
+
 -- name: due
 -- Earliest first; equal times in the order of the intent, so that every store gives the same order.
 SELECT intent, instance, kind, due FROM open_work WHERE due <= ? AND (due, intent) > (?, ?) ORDER BY due, intent LIMIT ?

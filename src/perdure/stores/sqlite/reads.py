@@ -18,6 +18,7 @@ from perdure.kernel.task import TaskRow
 from perdure.ports.shards import ShardRow, read_figures
 from perdure.ports.store import (
     BEGINNING,
+    MENTIONS_MAX,
     Census,
     Filter,
     JobState,
@@ -209,6 +210,11 @@ def outside(connection: apsw.Connection, executor: str, after: bytes, limit: int
     else:
         rows = connection.execute(SQL.outside, (after, limit))
     return list(starmap(WorkRow, rows))
+
+
+def mentions(connection: apsw.Connection, part: bytes) -> int:
+    row = connection.execute(SQL.mentions, (MENTIONS_MAX, part, part)).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def published(connection: apsw.Connection, instance: int, name: str) -> bytes | None:

@@ -20,6 +20,15 @@ class Reads(OneStore):
         assert ask(store.history(1, after=2, limit=1)) == [rows[3]]
         assert ask(store.history(9)) == []
 
+    def test_an_instance_is_found_by_bytes_of_its_entries(self, harness: Harness, store: Waiting) -> None:
+        part = bytes(range(16))
+        bodies = [b"before" + part, b"other", b"x" * BIG * 2 + part[::-1]]
+        commit(harness, store, batch(journal=[entry(n, n, body) for n, body in enumerate(bodies, start=1)]))
+
+        assert ask(store.mentions(part)) == 1
+        assert ask(store.mentions(part[::-1])) == 3
+        assert ask(store.mentions(b"never" * 3)) == 0
+
     def test_a_history_of_any_length_is_read_whole(self, harness: Harness, store: Waiting) -> None:
         """A store may read short ones by another way."""
         rows: list[JournalRow] = []

@@ -1,5 +1,5 @@
 // The journal of one instance: what came, and what it led to. Compact: a row an operation; words: a row an entry; raw: as it is kept.
-import { html, steady, useEffect, useState } from "./html.js";
+import { html, steady, useEffect, useRef, useState } from "./html.js";
 import { get, instancePath } from "./api.js";
 import { clock, command, day, figure, json, span, visible, weekday } from "./format.js";
 import { set } from "./router.js";
@@ -15,12 +15,15 @@ function usePages(id, total, find, known, form) {
   const [pages, setPages] = useState({});
   useEffect(() => setPages({}), [id, find, total, form]);
   const page = (n) => Math.floor(n / PAGE);
+  const asked = useRef(null); // the list, and its pages that were asked for
   const want = async (n) => {
-    if (n < 0 || n * PAGE >= total || pages[n]) return;
-    setPages((old) => (old[n] ? old : { ...old, [n]: [] }));
+    const list = `${id} ${find} ${total} ${form}`;
+    if (asked.current?.list !== list) asked.current = { list, pages: new Set() };
+    if (n < 0 || n * PAGE >= total || known.length >= Math.min(total, (n + 1) * PAGE) || asked.current.pages.has(n)) return;
+    asked.current.pages.add(n);
     try {
       const found = await get(instancePath(id, "history"), { after: n * PAGE, limit: PAGE, form });
-      setPages((old) => ({ ...old, [n]: form ? found.raw : found.history, asked: { ...old.asked, ...found.asked } }));
+      if (asked.current.list === list) setPages((old) => ({ ...old, [n]: form ? found.raw : found.history, asked: { ...old.asked, ...found.asked } }));
     } catch (error) {
       setPages((old) => ({ ...old, error }));
     }

@@ -99,11 +99,10 @@ function Rows({ all, drawn, now, path, kin, selected, choose, turn, zoom, look, 
 
 // Behind each bar: folded time, the ticks and the line of now. One background for all rows: it costs no element.
 function ground(drawn, ended) {
-  const marks = [...drawn.folds.flatMap((each) => [[each.x0, "--rule-strong"], [each.x1, "--rule-strong"]]), ...drawn.ticks.map((each) => [each.x, "--rule"])];
-  const stripes = (list) => `linear-gradient(90deg, transparent 0${list.map(([a, b, ink]) => `, transparent ${a}, var(${ink}) ${a} ${b}, transparent ${b}`).join("")})`;
-  const line = ([x, ink]) => [`${x.toFixed(2)}%`, `calc(${x.toFixed(2)}% + 1px)`, ink];
-  const lines = (list) => stripes(list.filter(([x]) => x >= 0 && x <= 100).sort((a, b) => a[0] - b[0]).map(line));
-  return [...(ended ? [] : [lines([[drawn.end, "--focus"]])]), lines(marks), stripes(drawn.folds.map((each) => [pc(each.x0), pc(each.x1), "--well"]))].join(", ");
+  const fill = (ink, x, width) => `linear-gradient(var(${ink}), var(${ink})) ${x.toFixed(2)}% 0 / ${width} 100% no-repeat`;
+  const lines = [...(ended ? [] : [[drawn.end, "--focus"]]), ...drawn.folds.flatMap((each) => [[each.x0, "--rule-strong"], [each.x1, "--rule-strong"]]), ...drawn.ticks.map((each) => [each.x, "--rule"])];
+  const folds = drawn.folds.map((each) => [Math.max(0, each.x0), Math.min(100, each.x1) - Math.max(0, each.x0)]).filter(([, width]) => width < 100);
+  return [...lines.filter(([x]) => x >= 0 && x <= 100).map(([x, ink]) => fill(ink, x, "1px")), ...folds.map(([x, width]) => fill("--well", (100 * x) / (100 - width), `${width.toFixed(2)}%`))].join(", ") || "none";
 }
 
 // What the colours and lines mean: of those that there are.

@@ -1,5 +1,5 @@
 // URL = state: page, filter, tab and selection. Back, reload and a pasted link show the same.
-import { root } from "./api.js";
+import { forget, root } from "./api.js";
 
 const listeners = new Set();
 
@@ -17,6 +17,11 @@ export function href(path, query) {
 
 export function go(url, { replace = false } = {}) {
   history[replace ? "replaceState" : "pushState"](null, "", url);
+  moved();
+}
+
+function moved() {
+  forget();
   for (const each of listeners) each();
 }
 
@@ -30,7 +35,7 @@ export function listen(call) {
   return () => listeners.delete(call);
 }
 
-addEventListener("popstate", () => { for (const each of listeners) each(); });
+addEventListener("popstate", moved);
 
 addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");

@@ -1,5 +1,5 @@
 // Server-sent events. One stream serves all tabs of a browser, by a shared worker; without one, each page has its own.
-import { root } from "./api.js";
+import { changed, hasRead, root } from "./api.js";
 
 const NAMES = ["entry", "head", "task", "count", "frame", "gap", "live", "notice"];
 
@@ -32,7 +32,8 @@ export function watch(channels, heard, told = () => {}, last = "") {
     if (name === "live") { told(true); notice(data.notice ?? ""); }
     else if (name === "off") told(false);
     else if (name === "notice") notice(data.text);
-    else heard(name, data);
+    else if (name === "gap" && data.at !== undefined) hasRead(data.at).then((yes) => yes || !readers.has(reader) || heard("gap", {}));
+    else { changed(); heard(name, data); }
   });
   port.postMessage({ reader, channels, root, fresh: true });
   return () => {
@@ -45,15 +46,15 @@ function alone(channels, heard, told, last) {
   let source = null;
   let later = null;
   let ended = false;
-  let again = last === "" ? null : false; // null: the page may have read before; true: it was opened again. Both: read once more
+  let again = last === "" ? null : false; // null: the page may have read before; true: it was opened again, and is read once more
   const open = () => {
     const query = channels.map((each) => `channels=${encodeURIComponent(each)}`).join("&");
     source = new EventSource(`${root}/api/v1/stream?${query}${last && !again ? `&last=${encodeURIComponent(last)}` : ""}`);
     for (const name of NAMES)
       source.addEventListener(name, (event) => {
-        if (name === "live") { told(true); notice(JSON.parse(event.data).notice ?? ""); if (again !== false) heard("gap", {}); again = false; }
+        if (name === "live") { told(true); notice(JSON.parse(event.data).notice ?? ""); if (again) heard("gap", {}); else if (again === null) hasRead(event.lastEventId).then((yes) => yes || ended || heard("gap", {})); again = false; }
         else if (name === "notice") notice(JSON.parse(event.data).text);
-        else heard(name, JSON.parse(event.data));
+        else { changed(); heard(name, JSON.parse(event.data)); }
       });
     source.addEventListener("bye", (event) => {
       source.close();

@@ -29,7 +29,7 @@ function heard(name, event) {
     notice = data.notice ?? "";
     for (const each of readers.values()) {
       tell(each, "live", { notice });
-      if (each.fresh) tell(each, "gap", {}); // it may have read before the stream began
+      if (each.fresh) tell(each, "gap", { at: last }); // it may have read before the stream began
       each.fresh = false;
     }
   } else if (name === "bye") again(data.retry);
@@ -80,7 +80,7 @@ onconnect = ({ ports: [port] }) => {
       readers.set(data.reader, { name: data.reader, port, channels: data.channels, fresh: data.fresh, bad: false });
       if (known && source.readyState === EventSource.OPEN && data.channels.every((each) => known.includes(each))) { // the stream has these channels already
         tell(readers.get(data.reader), "live", { notice });
-        if (data.fresh) tell(readers.get(data.reader), "gap", {});
+        if (data.fresh) tell(readers.get(data.reader), "gap", { at: last });
         readers.get(data.reader).fresh = false;
       }
     }
