@@ -307,14 +307,18 @@ async def waiting(calling: Calling, given: Id) -> WaitingAnswer:
 
 
 class ChildrenAnswer(msgspec.Struct, frozen=True):
+    """`partial`: there are more; the list of instances with this `parent` pages through all."""
+
     id: str
     items: list[ListedHead]
+    partial: bool = False
 
 
 async def children(calling: Calling, given: Id) -> ChildrenAnswer:
     head = await calling.find(given.id)
     heads = await calling.client.queries.heads(Filter(parent=head.id, limit=CHILDREN_MAX))
-    return ChildrenAnswer(id_of(head), [listed(each, id_of(head)) for each in heads if calling.sees(each.workflow)])
+    seen = [listed(each, id_of(head)) for each in heads if calling.sees(each.workflow)]
+    return ChildrenAnswer(id_of(head), seen, len(heads) == CHILDREN_MAX)
 
 
 class HistoryQuery(msgspec.Struct, frozen=True):

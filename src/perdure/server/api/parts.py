@@ -32,7 +32,7 @@ async def _state(calling: Calling, head: HeadRow, field: str) -> dict[str, Any] 
     if found is None:
         return None
     if not isinstance(found, dict) or field not in found:
-        raise HttpProblem(409, "bad-request", f"{id_of(head)} has no {field}: it is of another dialect")
+        raise HttpProblem(422, "bad-request", f"{id_of(head)} has no {field}: it is of another dialect")
     return found
 
 
@@ -177,7 +177,7 @@ async def report(calling: Calling, given: Id) -> ReportAnswer:
     if found is None:  # a graph that has ended has published it
         found = await handle_of(calling.client, head).read(REPORT)
     if not isinstance(found, dict) or "nodes" not in found:
-        raise HttpProblem(409, "bad-request", f"{id_of(head)} has no report: it is no graph")
+        raise HttpProblem(422, "bad-request", f"{id_of(head)} has no report: it is no graph")
     hidden = () if calling.values(head.workflow) else ("detail", "notes", "bracket")
     nodes = [{name: value for name, value in each.items() if name not in hidden} for each in found["nodes"]]
     return ReportAnswer(id_of(head), nodes, found["denials"], found["used"])
