@@ -247,6 +247,7 @@ def test_live_instances_migrate_by_a_map_after_a_dry_run_and_what_does_not_fit_s
             await author.post(on, json={"to": "3.0.0"}),
             await author.post(f"{API}/workflows/order/-/migrate", json={"to": "2"}),
             await author.post(on, json={**to, "keys": ["lost"]}),
+            await author.post(on, json={**to, "map": {"sing": "signed"}}),
             await operator.post(on, json=to),
         ]
         shown = (await author.get(f"{API}/workflows/loan")).json()["versions"]
@@ -290,8 +291,10 @@ def test_live_instances_migrate_by_a_map_after_a_dry_run_and_what_does_not_fit_s
         (404, "unknown-version"),
         (404, "unknown-workflow"),
         (404, "not-found"),
+        (422, "bad-request"),
         (403, "forbidden"),
     ]
+    assert "no step is named 'sing'; did you mean 'sign'?" in refused[4].json()["detail"]
     assert {each["version"].partition("+")[0]: each["counts"].get("waiting", 0) for each in shown} == {
         "1.0.0": 1,
         "2.0.0": 2,
