@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from perdure import Governance, manifest
+from perdure.access.model import Grant
 from perdure.app.ours import load_playbook
 from perdure.cli import cli
 from perdure.cli.console import ASKED, Console
@@ -390,6 +391,44 @@ def test_worlds_and_definitions_are_changed_alike_by_a_database_and_a_server(tmp
         assert told == answered and told, words
     assert json.loads(found[-1][2].stdout)["migrated"] == ["referring/3"]
     assert [each["reason"] for each in asked.values()] == ["it stays"]
+
+
+def test_a_server_without_an_engine_tells_the_same_and_says_what_needs_one(tmp_path):
+    database = str(tmp_path / "shop.db")
+
+    async def begun(site):
+        await a_world(site, tmp_path)
+        limited = await site.key(Grant("viewer", ("order",)), actor="vi")
+        return key_of(await site.key(ADMIN, actor="bob")), key_of(limited)
+
+    key, limited = run(begun, url=database, workflows=[*ALL, first, second])
+
+    async def alone(site):
+        asked = [(words, 0) for words in TOLD if words in (("cells", "ls"), ("processes", "ls"), ("playbooks", "ls"))]
+        told = []
+        for words, exit in [*asked, (("manifest", "approve", "1"), 4)]:
+            here = await perdure(*words, "--db", database)
+            told.append((exit, here, await perdure(*words, "--server", site.url, token=key)))
+        shown = await perdure("cells", "show", "w/total", "a", "--server", site.url, token=key)
+        hidden = [
+            await perdure(*words, "--server", site.url, token=limited)
+            for words in (
+                ("cells", "show", "w/total", "a"),
+                ("manifest", "proposals"),
+                ("processes", "show", "referring"),
+            )
+        ]
+        return told, shown, hidden
+
+    told, shown, hidden = run(alone, url=database, connect=True)
+
+    for exit, here, there in told:
+        assert (here.exit_code, there.exit_code) == (exit, exit), here.stdout + there.stdout
+        assert exit or here.stdout == there.stdout
+    assert shown.exit_code == 4 and "ask a server that has it" in shown.stdout
+    assert [each.exit_code for each in hidden] == [3, 3, 3], [each.stdout for each in hidden]
+    assert "no cell is named 'w/total' (there are: none)" in hidden[0].stdout
+    assert "there is no world of cells" in hidden[1].stdout
 
 
 def test_each_command_asks_a_server_or_says_that_it_asks_the_database():
