@@ -32,9 +32,9 @@ READS = [
 ]
 
 
-async def perdure(*words, token="", **env):
+async def perdure(*words, token="", form=("--json",), **env):
     given = {"PERDURE_TOKEN": token, **env}
-    result = await asyncio.to_thread(CliRunner().invoke, cli, [*words, "--json"], prog_name="perdure", env=given)
+    result = await asyncio.to_thread(CliRunner().invoke, cli, [*words, *form], prog_name="perdure", env=given)
     assert isinstance(result.exception, SystemExit | None), result.exception
     return result
 
@@ -222,6 +222,7 @@ def test_definitions_events_and_proposals_go_through_a_server(tmp_path):
         await rules.apply(manifest(first))
         ann, token = [key_of(await site.key(ADMIN, actor=actor)) for actor in ("ann", "bob")]
         proposed = await perdure("manifest", "propose", str(wanted), "--server", site.url, token=ann)
+        lines = await perdure("manifest", "propose", str(wanted), "--server", site.url, token=ann, form=())
         await rules.shadow(1, mode="migrate")
         acted = [
             await perdure(*words, "--server", site.url, token=token)
@@ -239,9 +240,9 @@ def test_definitions_events_and_proposals_go_through_a_server(tmp_path):
             await perdure("manifest", "proposals", *place, token=token)
             for place in (("--db", database), ("--server", site.url))
         ]
-        return [*acted, proposed], both
+        return [*acted, proposed], both, lines.stdout
 
-    acted, both = run(story, url=database, workflows=[*ALL, first, second])
+    acted, both, lines = run(story, url=database, workflows=[*ALL, first, second])
 
     assert [each.exit_code for each in acted] == [0] * 8, [each.stdout + each.stderr for each in acted]
     sent, put, active, greet, approved, applied, migrated, proposed = (json.loads(each.stdout) for each in acted)
@@ -249,6 +250,7 @@ def test_definitions_events_and_proposals_go_through_a_server(tmp_path):
     assert (put["digest"], active) == (referring.hash, {"name": "referring", "active": "1.0.0"})
     assert greet["name"] == "greet" and (approved["proposal"], approved["status"]) == (1, "approved")
     assert (proposed["proposal"], proposed["status"]) == (1, "proposed")
+    assert lines.startswith("proposal 2\n") and "+ cell w/total@2" in lines
     assert applied == {"hash": manifest(second).manifest.hash, "mode": "migrate"} and "migrated" in migrated
     assert json.loads(both[0].stdout) == json.loads(both[1].stdout)
 
@@ -340,6 +342,7 @@ def test_worlds_and_definitions_are_told_alike_by_a_database_and_a_server(tmp_pa
         elif words[:2] == ("manifest", "diff"):
             del told["b"]["target"], asked["b"]["target"]
         assert told == asked, words
+        assert here.exit_code or here.stderr == there.stderr, words
     assert [each.exit_code for each in denied] == [7, 7, 7], [each.stdout for each in denied]
 
 
