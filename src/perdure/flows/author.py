@@ -288,6 +288,13 @@ class Flow(Generic[P, R]):
         kept = cast("FlowMachine", machine).mailbox.kept()
         return [(mail.message.name, decode(mail.message.body)) for mail in kept]
 
+    def refuse_answer(self, machine: Machine, location: str, answer: Any) -> None:
+        from .unsettled import check_answer
+
+        found = cast("FlowMachine", machine).unsettled.get(location)
+        if found is not None:
+            check_answer(found[0], location, answer)
+
     def differs(self, recorded: Decision, current: Decision) -> bool:
         if not same_operations(recorded, current) or recorded.withdraw != current.withdraw:
             return True

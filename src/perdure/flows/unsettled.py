@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from perdure.codec import decode, from_plain
-from perdure.errors import CallerError, StepFailed
+from perdure.errors import CallerError, NotConvertible, StepFailed
 from perdure.kernel.decision import Stuck
 from perdure.kernel.effects import Call, Timer
 from perdure.kernel.receipt import Failure, Receipt
@@ -39,6 +39,15 @@ async def ask_person(machine: FlowMachine, location: str, error: StepFailed) -> 
     return receipt
 
 
+def check_answer(operation: Operation, location: str, answer: Any) -> None:
+    """Raise why an answer is none of the type that the step returns."""
+    if operation.returns is not None:
+        try:
+            from_plain(answer, operation.returns)
+        except NotConvertible as error:
+            raise error.of(f"the answer for {location!r}") from None
+
+
 def settle(machine: FlowMachine, location: str, receipt: Receipt) -> str:
     """A person has answered for a location; empty: for the one at which the flow is stuck."""
     location = location or next(iter(machine.unsettled), "")
@@ -46,11 +55,11 @@ def settle(machine: FlowMachine, location: str, receipt: Receipt) -> str:
     if operation is None or stuck is None:
         return ""
     assert operation.future is not None
-    if receipt.status == "ok" and operation.returns is not None:
+    if receipt.status == "ok":
         try:
-            from_plain(None if receipt.value is None else decode(receipt.value), operation.returns)
+            check_answer(operation, location, None if receipt.value is None else decode(receipt.value))
         except CallerError as error:
-            text = f"{stuck.error.message}; the answer that was given does not fit: {error}"
+            text = f"{stuck.error.message}; what was given does not fit: {error}"
             failure = msgspec.structs.replace(stuck.error, message=text)
             machine.unsettled[location] = operation, msgspec.structs.replace(stuck, error=failure)
             return location
