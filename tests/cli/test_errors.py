@@ -86,6 +86,34 @@ def test_a_mistake_is_one_clear_line(world, args, exit, text):
     assert text in error["message"] and error["exit"] == exit
 
 
+def test_the_place_of_a_module_that_fails_is_the_line_of_its_author(world):
+    (world.directory / "expression.py").write_text(
+        "from perdure.processes import Decide, start\n\nd = Decide('d', start.amount > 5 and start.x, [])\n"
+    )
+    (world.directory / "plain.py").write_text("import perdure\n\n\n@perdure.flow\ndef order(ctx): ...\n")
+
+    expression = world.perdure("check", "expression", db=False).stderr
+    plain = world.perdure("check", "plain", db=False).stderr
+
+    assert f"at {world.directory}/expression.py:3; " in expression
+    assert f"NotAFlow: {world.directory}/plain.py:4: a flow is" in plain
+    assert ".py:" in plain and "author.py" not in plain + expression and "roots.py" not in plain + expression
+
+
+def test_a_graph_with_problems_has_a_line_for_each(world):
+    (world.directory / "g.py").write_text(
+        "from perdure.graphs import Graph\n\nasync def runner(node): ...\n\n"
+        "g = Graph('g', runner=runner)\ng.node('a', goal='${inpt}')\n"
+    )
+
+    result = world.perdure("run", "g:g")
+
+    assert result.exit_code == 2
+    first, second = result.stderr.splitlines()
+    assert first == "perdure: graph g has 1 problem:"
+    assert second.startswith("  a: ") and "${inpt}" in second
+
+
 def test_a_missing_database_option_says_how_to_give_it(world):
     result = world.perdure("ls", db=False)
 

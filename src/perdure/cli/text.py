@@ -19,7 +19,20 @@ from perdure.codec.visible import visible, visible_json
 from perdure.ports.seen import Line
 from perdure.views.look import ShownEntry
 
-__all__ = ["Lines", "ago", "first_line", "indented", "joined", "local", "noted", "short", "shown", "span", "style"]
+__all__ = [
+    "Lines",
+    "ago",
+    "counted",
+    "first_line",
+    "indented",
+    "joined",
+    "local",
+    "noted",
+    "short",
+    "shown",
+    "span",
+    "style",
+]
 __all__ += ["styled", "table", "to_json", "told", "unstyled", "until"]
 
 STYLES: Final = {
@@ -107,6 +120,10 @@ def indented(text: str, margin: str = "    ") -> Lines:
     """Text of several lines, those after the first one set in: none of them looks like a line of ours."""
     first, *rest = text.split("\n")
     return joined([first, *(f"{margin}{line}" for line in rest)])
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def noted(text: str) -> Lines:
