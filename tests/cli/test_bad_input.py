@@ -70,7 +70,10 @@ def too_large(*args: str, what: str) -> Case:
 
 def ended(*args: str) -> Case:
     return Case(
-        args, "InstanceEnded", 4, ("order/done has completed", "takes no more", "or this key again with --reuse")
+        args,
+        "InstanceEnded",
+        4,
+        ("order/done has completed", "takes no more", "start another instance, with a new key"),
     )
 
 
