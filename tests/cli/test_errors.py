@@ -9,6 +9,7 @@ BROKEN = {
     "syntax.py": "def f(:\n",
     "raising.py": "x = 1\nraise RuntimeError('two\\nlines')\n",
     "leaving.py": "import sys\nsys.exit(3)\n",
+    "greet.yaml": "",
     "double.py": (
         "import perdure\n\n@perdure.flow(name='same')\nasync def a(ctx): ...\n\n"
         "@perdure.flow(name='same')\nasync def b(ctx): ...\n"
@@ -63,6 +64,10 @@ def order(*more):
         (("start", "ordr"), 3, "did you mean 'order'?"),
         (("start", "order", "--input", "[1]"), 2, "must be a JSON object"),
         (("ls", "--status", "asleep"), 2, "asleep"),
+        (("ls", "--status", "wating"), 2, "Did you mean waiting?"),
+        (("ls", "--where", "status:waitng"), 2, "did you mean waiting?"),
+        (("ls", "--where", "status=waiting"), 2, "a filter is written with `:`: status:waiting"),
+        (("run", "greet.yml"), 2, "there is no file greet.yml; did you mean greet.yaml?"),
         (("ls", "--db", "missing.db"), 6, "there is no database"),
         (("ls", "--db", ":memory:"), 6, "lives in one process"),
         (("ls", "--db", "flows.py"), 6, "is not a database"),
@@ -112,6 +117,11 @@ def test_a_graph_with_problems_has_a_line_for_each(world):
     first, second = result.stderr.splitlines()
     assert first == "perdure: graph g has 1 problem:"
     assert second.startswith("  a: ") and "${inpt}" in second
+
+
+def test_a_command_of_another_group_is_proposed(world):
+    assert "Did you mean perdure processes migrate or perdure" in world.perdure("migrate").stderr
+    assert "Did you mean perdure pause?" in world.perdure("playbooks", "pause").stderr
 
 
 def test_a_missing_database_option_says_how_to_give_it(world):

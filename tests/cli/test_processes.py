@@ -201,6 +201,16 @@ def test_check_tells_what_cannot_be_imported_and_warns_of_what_another_module_ma
     assert nameless.stdout.startswith("a process without a name: ") and "?" not in nameless.stdout
 
 
+def test_what_is_no_expression_has_its_line_in_the_file_and_its_column_in_the_text(world):
+    (world.directory / "leave.yaml").write_text(
+        LEAVE.replace("SPAN", "{value: [duration, PT1S]}").replace("fn.upper(start.who)", "start.who +")
+    )
+
+    line, *_ = world.perdure("check", "leave.yaml", db=False).stdout.splitlines()
+
+    assert line.startswith("leave: steps[2].output.expr (leave.yaml:10:31): PD003: column 12 of the text: expected an ")
+
+
 def test_schema_and_functions_are_told(world):
     schema = json.loads(world.perdure("processes", "schema", db=False).stdout)
     assert schema["type"] == "object"

@@ -50,7 +50,12 @@ def load(target: str) -> tuple[Any, list[Any]]:
 def load_file(file: str) -> Any:
     """The definition that stands in a file. It may have problems."""
     if not os.path.isfile(file):
-        raise Stopped(f"there is no file {file}")
+        folder = os.path.dirname(file)
+        beside = [
+            os.path.join(folder, each) for each in (os.listdir(folder or ".") if os.path.isdir(folder or ".") else ())
+        ]
+        near = difflib.get_close_matches(file, [each for each in beside if each.endswith(FILES)], n=1)
+        raise Stopped(f"there is no file {file}" + (f"; did you mean {near[0]}?" if near else ""))
     current_directory_first()  # it may name functions of modules
     return kind_of_file(file).load(file)
 
