@@ -88,7 +88,7 @@ CASES = {
         ("run", "flows:odrer"),
         "Usage",
         2,
-        ("flows has no 'odrer'", "did you mean 'order'?", "has the flows approval, "),
+        ("flows has no 'odrer'", "did you mean 'order'?", "has the workflows approval, "),
     ),
     "unknown key: send": unknown_instance("send", "nobody", "m"),
     "unknown key: cancel": unknown_instance("cancel", "nobody"),

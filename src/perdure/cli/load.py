@@ -202,7 +202,7 @@ def _missing(module: ModuleType, owner: Any, name: str, part: str, workflows: di
 
 
 def _choice(module: ModuleType, workflows: dict[str, Any]) -> str:
-    return f" ({module.__name__} has the flows {', '.join(sorted(workflows))})" if workflows else ""
+    return f" ({module.__name__} has the workflows {', '.join(sorted(workflows))})" if workflows else ""
 
 
 def _workflows(module: ModuleType) -> dict[str, Any]:

@@ -169,7 +169,7 @@ def _parts(shown: ShownInstance, now: datetime) -> list[str]:
         [*(styled(str(part[name])) if name == "outcome" else str(part[name]) for name in names), _since(part, now)]
         for part in shown.parts
     ]
-    return ["", table([[*head, ""], *rows])]
+    return ["", table([[*head, style("since", bold=True)], *rows])]
 
 
 def _since(part: dict[str, Any], now: datetime) -> str:
