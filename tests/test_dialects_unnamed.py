@@ -18,7 +18,7 @@ ALLOWED = {
     ("runtime/client.py", "playbook"): "the definitions of `client.playbooks`, which is public",
     ("runtime/client.py", "playbooks"): "the definitions of playbooks; public",
     ("runtime/client.py", " is not a cell; did you forget @perdure.cell?"): "the usual mistake",
-    ("runtime/client.py", " is not a workflow; did you forget @perdure.flow?"): "the usual mistake",
+    ("runtime/arguments.py", "did you forget @perdure.flow?"): "the usual mistake",
 }
 
 ALLOWED_ABOVE = {

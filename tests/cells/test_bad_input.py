@@ -49,7 +49,8 @@ SENT: dict[str, tuple[Any, type[Exception], str]] = {
     "an unknown schema": (Stranger("o-1"), perdure.UnknownEvent, r"com.acme/Stranger@1.*known are|did you mean"),
     "a name that is nearly one": (perdure.Datum("com.acme/Placd@1", {}), perdure.UnknownEvent, "did you mean"),
     "data without a name": (perdure.Datum(["x"], {}), perdure.UnknownEvent, "knows no such event"),  # type: ignore[arg-type]
-    "something else": ("o-1", perdure.UnknownEvent, "knows no such event"),
+    "something else": ("o-1", perdure.UnknownEvent, "knows no such event: an event is a record with a name"),
+    "the class of an event": (Placed, perdure.UnknownEvent, r"this is a class, write Placed\(...\)"),
 }
 
 
@@ -708,3 +709,32 @@ async def test_what_code_of_that_day_refused_stays_refused_when_later_code_would
         await live.engine.send_json("com.acme/Kept@1", {"order": "o-1"})
         await live.rest()
         assert await live.state(later, "o-1") == Order("kept")
+
+
+async def test_two_handlers_of_one_effect_are_refused_when_the_engine_is_opened():
+    class Dig(perdure.Effect, name="com.acme/dig@1"):
+        order: str
+
+    @perdure.cell("com.acme/digger@1", key="order", effects=[Dig])
+    def digger(state: Order | None, event: Placed | perdure.ReceiptOf[Dig]) -> Next:
+        return Next(Order("dug"))
+
+    @perdure.effect_handler(Dig)
+    async def first(params: Dig, call: perdure.Call) -> None: ...
+
+    @perdure.effect_handler(Dig)
+    async def second(params: Dig, call: perdure.Call) -> None: ...
+
+    with pytest.raises(perdure.CallerError, match=r"2 handlers perform com\.acme/dig@1: give one of them"):
+        async with perdure.open(":memory:", workflows=[digger], handlers=[first, second]):
+            pass
+    async with perdure.open(":memory:", workflows=[digger], handlers=[first, first]):
+        pass
+
+
+async def test_the_state_of_a_cell_that_there_is_not_is_no_none(stage):
+    async with stage.open(order) as live:
+        assert await live.engine.state("com.acme/order", "o-1") is None
+
+        with pytest.raises(perdure.UnknownWorkflow, match=r"did you mean 'com\.acme/order'"):
+            await live.engine.state("com.acme/odrer", "o-1")

@@ -26,10 +26,11 @@ from perdure.executors.builtin import BlobEffects
 from perdure.kernel.events import Message, ReceiptArrived
 from perdure.kernel.rules import RULER, RULING
 from perdure.testing import World
-from perdure.testing.crashes import CALM, Schedule, Search, WorldTrial, points_of, take_overs_of
+from perdure.testing.crashes import CALM, Schedule, Search, points_of
 from perdure.testing.disks import at_once
 from perdure.testing.simulation import quiet_log
-from tests.disks import OnBoth
+from tests.cells.trial import WorldTrial
+from tests.disks import OnBoth, take_overs_of
 from tests.entries import entries_of
 from tests.stages import LONG
 

@@ -39,6 +39,8 @@ def asks(state: Order | None, event: Go | ReceiptOf[Ask], ctx: perdure.CellConte
             return Next(Order("never"), [Paid("o", "a")], [Ask("one"), Ask("two", -1)])
         case "no effect":
             return Next(Order("never"), [Paid("o", "a")], [Ask("one"), "two"])
+        case "a class":
+            return Next(Order("never"), [Paid("o", "a")], [Ask("one"), Ask])
         case "unknown event":
             return Next(Order("never"), [Paid("o", "a"), Dropped("o")], [Ask("one")])
         case "bad event":
@@ -90,7 +92,8 @@ REFUSED = {
     "key": r"SchemaMismatch.*options: \$.key: expected text, found text that is not valid Unicode",
     "undeclared": r"BadDecision.*'payment/charge@1' is not declared; declared are: com.acme/ask@1",
     "badly typed": r"SchemaMismatch.*number",
-    "no effect": r"BadDecision.*'two'.* is not declared",
+    "no effect": r"BadDecision.*'two'.* is not declared.*an effect is a record with a name",
+    "a class": r"BadDecision.*this is a class, write Ask\(\.\.\.\)",
     "unknown event": r"UnknownEvent.*com.acme/Dropped@1",
     "bad event": r"SchemaMismatch.*auth",
     "bad state": r"SchemaMismatch.*auths",

@@ -103,6 +103,8 @@ def test_show_why_and_history_speak_of_steps_values_and_people(shop):
 def test_an_instance_is_found_by_its_reference(shop):
     assert [each["id"] for each in shop.json("ls", "--reference", "o-17")["instances"]] == ["purchase/a"]
     assert shop.json("ls", "--reference", "o-18")["instances"] == []
+    refused = shop.perdure("show", "purchas/b")  # the definition of purchase is an instance, too, and never meant
+    assert refused.exit_code == 3 and "perdure.definition" not in refused.stderr
 
 
 def test_definitions_are_put_listed_shown_activated_and_exported(shop):

@@ -42,6 +42,17 @@ def test_input_by_position_from_a_file_and_from_stdin(world):
     assert json.loads(from_stdin.stdout) == {"charge": "C", "cents": 100}
 
 
+def test_who_starts_it_is_named_as_for_a_start(world):
+    (world.directory / "mine.py").write_text(
+        "import perdure\n\n@perdure.flow\nasync def whose(ctx: perdure.Context):\n    return ctx.started_by\n"
+    )
+
+    given = world.perdure("run", "mine:whose", "--as", "ann", db=False)
+    nobody = world.perdure("run", "mine:whose", db=False)
+
+    assert (json.loads(given.stdout), json.loads(nobody.stdout)) == ("ann", None)
+
+
 def test_a_file_can_be_named_instead_of_a_module(world):
     (world.directory / "flows.py").rename(world.directory / "elsewhere.py")
 
@@ -284,6 +295,6 @@ async def test_what_ends_during_a_look_is_looked_at_again():
 
     run = LateRun(Console(":memory:", False, False, False), Plain(), None, Given([], (), {}))
 
-    ending = await run.run([approval], approval, None, "a", None)
+    ending = await run.run([approval], approval, None, "a", None, None)
 
     assert (ending.why, ending.state.status) == ("ended", "completed")

@@ -708,7 +708,7 @@ def test_a_failure_that_is_asked_for_is_no_lost_one(name: str) -> None:
                     await task
             case "cancelled":
                 asyncio.create_task(ctx.sleep("rest", 60)).cancel()
-            case "race":
+            case _:
                 await ctx.race("race", {"boom": boom, "sleep": lambda: ctx.sleep("rest", 1)})
         return "end"
 

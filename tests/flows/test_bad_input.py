@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 import os
+import re
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -342,6 +343,30 @@ async def test_what_is_no_workflow_cannot_be_opened() -> None:
             pass
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"threads": 0}, "threads=0: expected a whole number, 1 or more"),
+        ({"inline": 0}, "inline=0: expected a whole number, 1 or more"),
+        ({"processes": -1}, "processes=-1: expected a whole number, 1 or more"),
+        ({"cache": 1.5}, "cache=1.5: expected a whole number, 0 or more"),
+        ({"memory": True}, "memory=True: expected a whole number, 0 or more"),
+        ({"drain": "5"}, "drain='5': expected a number, 0 or more"),
+        ({"queues": ["images"]}, "queues=['images']: queues are numbers of calls at once by name"),
+    ],
+)
+async def test_a_number_with_which_no_engine_could_work_is_refused(options: dict[str, Any], told: str) -> None:
+    """With `threads=0` steps in threads waited for ever; a wrong `drain` was an error of the close."""
+    with pytest.raises(perdure.PerdureError, match=re.escape(told)):
+        async with perdure.open(":memory:", workflows=[loose], **options):
+            pass
+
+
+def test_a_flow_that_is_called_without_its_context_says_how_it_is_started() -> None:
+    with pytest.raises(TypeError, match=r"missing 1 .*; an instance is started with engine.start\(order, ...\)"):
+        order([])  # type: ignore[unused-coroutine]
+
+
 def test_a_partial_is_no_flow() -> None:
     async def body(ctx: perdure.Context, n: int) -> int:
         return n
@@ -377,6 +402,8 @@ BAD_CALLS: dict[str, Callable[[perdure.Engine, perdure.Handle[Any]], Awaitable[A
     "a negative delay": lambda engine, handle: engine.start(sleeping, delay=-1),
     "a time in words": lambda engine, handle: engine.start(sleeping, at="tomorrow"),  # type: ignore[call-overload]
     "a list of tags": lambda engine, handle: engine.start(sleeping, tags=["red"]),  # type: ignore[call-overload]
+    "a text for tags": lambda engine, handle: engine.instances(tags="red"),  # type: ignore[arg-type]
+    "a flow that was called": lambda engine, handle: engine.start(sleeping(None)),  # type: ignore[call-overload]
     "no such status": lambda engine, handle: engine.instances(status="asleep"),
 }
 

@@ -15,11 +15,11 @@ import pytest
 import perdure
 from perdure import Backoff, Break, Context, Continue, Failed, Fatal, Ok, RollBack, step_info
 from perdure.testing import World, crash_test
-from perdure.testing.crashes import Schedule, Search, WorkflowTrial, take_overs_of
+from perdure.testing.crashes import Schedule, Search, WorkflowTrial
 from perdure.testing.disks import Disk
 from perdure.testing.faults import Faults
 from perdure.testing.simulation import Simulation, quiet_log
-from tests.disks import OnBoth, held, sqlite_disk
+from tests.disks import OnBoth, held, sqlite_disk, take_overs_of
 from tests.simulation.sim import check
 from tests.simulation.workloads import WORKLOADS
 from tests.stages import LONG

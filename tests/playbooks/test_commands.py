@@ -130,6 +130,20 @@ def test_render_shows_args_and_credentials_with_the_names_of_secrets(tmp_path):
     assert shown["args"] == {"n": 2}
 
 
+def test_render_shows_the_first_iteration_of_a_loop(tmp_path):
+    file = tmp_path / "p.yaml"
+    tool = "{kind: http, url: 'https://a/{{ name }}/{{ iter.index }}/{{ iter.count }}'}"
+    loop = "{in: '{{ workload.names }}', iterator: name}"
+    file.write_text(HEAD + f"workload: {{names: [ann, bob]}}\nworkflow: [{{step: a, loop: {loop}, tool: {tool}}}]\n")
+
+    def url(*options):
+        return json.loads(called("playbooks", "render", str(file), "a", *options).stdout)["a_task"]["url"]
+
+    assert url() == "https://a/ann/0/2"
+    assert url("--with", "iter.name=cid") == "https://a/cid/0/2"
+    assert url("--set", "names=[]").startswith("! ")
+
+
 def test_run_names_the_place_of_an_expression_that_fails(tmp_path):
     file = tmp_path / "p.yaml"
     file.write_text(HEAD + "workflow:\n  - step: a\n    tool: {kind: noop, result: '{{ workload.gone }}'}\n")

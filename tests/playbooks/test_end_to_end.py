@@ -268,6 +268,36 @@ def test_a_test_finds_a_guard_the_wrong_way_round(tmp_path):
     assert called("playbooks", "test", str(tmp_path)).exit_code == 0
 
 
+def test_a_test_whose_message_comes_too_late_says_why(tmp_path):
+    """The stub of the first action is misspelled: that action fails, and the message finds no instance that takes it."""
+    (tmp_path / "p.yaml").write_text(HEAD + PLANTED)
+    (tmp_path / "p.test.yaml").write_text(
+        "playbook: p.yaml\nstubs: {'larg/*': 1}\nexpect: {verdict: success}\n"
+        "tests: [{send: [{at: 60, name: ctx}]}, {expect: {verdict: failed}}]\n"
+    )
+
+    told = called("playbooks", "test", str(tmp_path))
+
+    assert told.exit_code == 1
+    assert "the message ctx at 60 s was refused: p/1 has failed" in told.stdout
+    assert "large/large_task failed: " in told.stdout and "was never asked" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("playbook: p.yaml\nsend: [{nme: ctx}]\n", "send is a list of {at: SECONDS, name, body}, found {'nme': 'ctx'}"),
+        (HEAD + PLANTED, "is a playbook; tests of it are a file of their own"),
+    ],
+)
+def test_a_file_that_is_no_test_says_what_one_is(tmp_path, text, hint):
+    (tmp_path / "p.test.yaml").write_text(text)
+
+    told = called("playbooks", "test", str(tmp_path))
+
+    assert told.exit_code == 2 and hint in told.stderr
+
+
 class Moody(PlaybookMachine):
     """A planted bug: what it decides depends on the process. A machine that is made again after a crash decides otherwise."""
 

@@ -39,10 +39,14 @@ class Heard:
 
 
 class Stage:
-    """One site and one browser for the tests of a file; each test has a page of its own."""
+    """One site and one browser for the tests of a file; each test has a page of its own.
+
+    The pages share a process of the browser, which has read the scripts and styles. All else is forgotten.
+    """
 
     def __init__(self, runner, site, browser):
         self.runner, self.site, self.browser = runner, site, browser
+        self._contexts = {}
 
     def tell(self, story, seconds=180, **more):
         async def main():
@@ -55,19 +59,35 @@ class Stage:
     async def page(
         self, *, login="ann", scheme: Literal["light", "dark"] = "light", width=1280, height=900, heard=None
     ):
-        size = {"width": width, "height": height}
-        context = await self.browser.new_context(color_scheme=scheme, viewport=size, reduced_motion="reduce")
-        page = await context.new_page()
-        page.set_default_timeout(60_000)
-        if heard is not None:
-            heard.to(page)
+        if scheme not in self._contexts:
+            context = await self.browser.new_context(color_scheme=scheme, reduced_motion="reduce")
+            kept = await context.new_page()  # its process lives as long as it does
+            await kept.goto(f"{self.site.url}/login")
+            self._contexts[scheme] = context, kept
+        context, kept = self._contexts[scheme]
         try:
+            page = await context.new_page()
+            await self._forget(page)
+            await page.set_viewport_size({"width": width, "height": height})
+            page.set_default_timeout(60_000)
+            if heard is not None:
+                heard.to(page)
             if login:
                 await page.goto(f"{self.site.url}/login#{self.site.server.accesses.own_link(login)}")
                 await page.wait_for_selector(".totals")
             yield page
         finally:
-            await context.close()
+            for each in context.pages:
+                if each is not kept:
+                    await each.close()
+
+    async def _forget(self, page):
+        """What pages before have kept: logins and settings."""
+        await page.context.set_offline(False)
+        await page.context.clear_cookies()
+        session = await page.context.new_cdp_session(page)
+        await session.send("Storage.clearDataForOrigin", {"origin": self.site.url, "storageTypes": "all"})
+        await session.detach()
 
 
 @contextmanager
@@ -80,7 +100,8 @@ def staged(**more):
             found = await stack.enter_async_context(site(**more))
             found.server._buckets._rate = found.server._buckets._burst = 1e9  # a test opens more pages than a person
             driver = await stack.enter_async_context(async_playwright())
-            browser = await driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            arguments = ["--no-sandbox", "--process-per-site"]
+            browser = await driver.chromium.launch(executable_path=chromium, args=arguments)
             stack.push_async_callback(browser.close)
             return Stage(runner, found, browser)
 

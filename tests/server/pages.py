@@ -22,7 +22,7 @@ PAGES = {
     "/instances/order/o-1?tab=data": ".data-grid",
     "/instances/order/o-1?tab=data&form=table": ".value .ledger",
     "/instances/order/o-1?at=charge&zoom=10-60": "aside.card .keyed",
-    "/instances/order/o-1?entry=1": ".travel.is-past",
+    "/instances/order/o-1?entry=1": ".why-panel[aria-label=Then]",
     "/instances/order/o-1?journal=compact": ".tall tbody tr",
     "/instances/broken/b-1?tab=errors": ".frames .line",
     "/instances/restock/monday": "svg.drawing .g-token",

@@ -351,6 +351,8 @@ def test_every_write_names_its_actor():
         await site.engine.handle("order/o-1").until("waiting")
         url = f"{API}/instances/order/o-1"
         await client.patch(f"{url}/-/tags", json={"tags": {"a": "b"}})
+        for reason in ("zu spät".encode(), "zu spät".encode("latin-1")):
+            await client.post(f"{url}/-/messages", json={"name": "note"}, headers={"x-reason": reason})
         await client.post(f"{url}/-/cancel", json={}, headers={"x-reason": "ordered twice"})
         return (await client.get(f"{url}/-/history")).json()
 
@@ -358,9 +360,10 @@ def test_every_write_names_its_actor():
     events = {entry["event"]: found["asked"].get(str(entry["number"])) for entry in found["history"]}
 
     assert {name: asked["by"] for name, asked in events.items() if asked} == dict.fromkeys(
-        ("started", "tagged", "cancel"), "crm"
+        ("started", "tagged", "message", "cancel"), "crm"
     )
     assert events["cancel"]["reason"] == "ordered twice"
+    assert [each["reason"] for each in found["asked"].values()].count("zu spät") == 2
     assert "key:" in events["started"]["via"]
 
 

@@ -110,7 +110,7 @@ def test_the_command_line_plans_and_runs_a_bulk_at_a_server():
 
     plan, begun, shown, again = run(story)
 
-    assert [each.returncode for each in again] == [0, 2, 2], again[0].stderr
+    assert [each.exit_code for each in again] == [0, 2, 2], again[0].stderr
     assert json.loads(again[0].stdout)["count"] == 1
 
     assert json.loads(plan.stdout)["count"] == 2, plan.stderr

@@ -5,8 +5,11 @@ import asyncio
 import pytest
 
 from perdure.server import limits
+from perdure.server.accesses import FRESH_SECONDS
 from perdure.server.http import Request
 from perdure.server.limits import Buckets
+from perdure.server.problems import HttpProblem
+from perdure.server.stream import RECHECK_SECONDS, read_channels
 from tests.server.site import OPERATOR, VIEWER, run
 
 API = "/api/v1"
@@ -65,6 +68,16 @@ def test_a_refused_stream_is_not_counted():
     assert run(story) == {}
 
 
+def test_a_stream_has_each_channel_once_and_a_hundred_at_most():
+    assert read_channels(["list:,fleet", "fleet", "list:"]) == [("list", ""), ("fleet", "")]
+    with pytest.raises(HttpProblem, match="at most 100 channels, found 101"):
+        read_channels([f"list:workflow:a{n}" for n in range(101)])
+
+
+def test_a_right_that_is_revoked_at_another_server_ends_streams_within_five_seconds():
+    assert RECHECK_SECONDS + FRESH_SECONDS < 5
+
+
 def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch):
     monkeypatch.setattr("perdure.server.http.READ_SECONDS", 0.05)
 
@@ -81,6 +94,20 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch):
         return answer.split()[1]
 
     assert run(story) == b"408"
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\n", b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\nGET / HT"])
+def test_a_connection_without_a_whole_request_is_closed(monkeypatch, begun):
+    monkeypatch.setattr("perdure.server.limits.READ_SECONDS", 0.05)
+
+    async def story(site):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(site.url.rpartition(":")[2]))
+        writer.write(begun)
+        await reader.read()  # until the server closes it
+        writer.close()
+        return (await (await site.login()).get(f"{API}/whoami")).status_code
+
+    assert run(story) == 200
 
 
 @pytest.mark.parametrize(

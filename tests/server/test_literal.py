@@ -128,6 +128,7 @@ def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
         client, other = await site.key(VIEWER), await site.key(Grant("viewer", ("order",)), actor="eve")
         await (await site.engine.start("order", key="order-17")).until("waiting")
         await (await site.engine.start("secret_plan", key="s-1")).until("waiting")
+        await (await site.engine.start("broken", key="b")).until("failed")
         on = f"{API}/instances"
         found = {
             "entry": await client.get(f"{on}/order/order-17/-/at/99"),
@@ -147,6 +148,7 @@ def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
             "shown": await other.get(f"{API}/workflows/ordr"),
             "hidden": await other.get(f"{API}/workflows/secret_plam"),
             "start": await admin.post(f"{API}/instances", json={"workflow": "ordr"}),
+            "report": await client.get(f"{on}/broken/b/-/report"),
         }
         granted = await admin.put(f"{API}/access/grants", json={"actor": "zoe", "grants": [{"role": "viewer"}]})
         looked = [(await other.get(f"{on}{path}")).json()["looked"] for path in ("", "/groups")]
@@ -173,6 +175,7 @@ def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
         "shown": (404, "not-found"),
         "hidden": (404, "not-found"),
         "start": (404, "unknown-workflow"),
+        "report": (422, "bad-request"),
     }
     assert "did you mean 'order'?" in found["shown"].json()["detail"]
     assert found["start"].json()["detail"].endswith("; `GET /workflows` lists those of this login")
@@ -358,6 +361,10 @@ def test_the_secret_of_a_user_is_never_read_in_part(tmp_path, monkeypatch):
 
     assert (secret_of(Settings()), file.read_bytes(), len(made)) == (made, made, 64)
     assert (file.stat().st_mode & 0o777, [each.name for each in file.parent.iterdir()]) == (0o600, [file.name])
+    file.chmod(0o640)
+    with pytest.raises(perdure.CallerError, match="others may open it"):
+        secret_of(Settings())
+    file.chmod(0o600)
     file.write_bytes(b"")  # of a process that died within the write
     with pytest.raises(perdure.CallerError, match="delete it"):
         secret_of(Settings())
@@ -409,7 +416,10 @@ def test_a_fork_under_one_key_is_one_instance_and_its_dry_run_is_refused_as_the_
         await (await site.engine.start("order", key="o-1")).until("waiting")
         client, on = await site.key(OPERATOR), f"{API}/instances/order/o-1/-/fork"
         same = [await client.post(on, json={"at": "charge", "key": "f"}) for _ in range(2)]
-        wrong = [{"at": "charge", "key": "o-1"}, {"at": "charge", "key": "f", "edit": {"charge": "c-2"}}]
+        wrong: list[dict[str, object]] = [
+            {"at": "charge", "key": "o-1"},
+            {"at": "charge", "key": "f", "edit": {"charge": "c-2"}},
+        ]
         wrong.append({"at": "charge", "edit": {"nowhere": 1}})
         refused = [await client.post(on, json={**body, **dry}) for body in wrong for dry in ({}, {"dry_run": True})]
         return same, refused, (await client.get(f"{API}/instances/count")).json()

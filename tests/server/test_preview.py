@@ -278,6 +278,7 @@ def test_live_instances_migrate_by_a_map_after_a_dry_run_and_what_does_not_fit_s
             "migrated": ["loan/b", "loan/a"],
             "left": [{"id": "loan/c", "why": "ask: version 2.0.0 has no step ask"}],
             "more": 0,
+            "code": versions[1].version,
         }
     )
     said = asked_of(event)

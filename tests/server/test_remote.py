@@ -8,12 +8,16 @@ import pytest
 from click.testing import CliRunner
 
 from perdure import Governance, manifest
+from perdure.app.ours import load_playbook
 from perdure.cli import cli
 from perdure.cli.console import ASKED, Console
 from perdure.cli.verbs import VERBS as COMMANDS
+from perdure.processes import Complete, Process, Receive
+from perdure.worlds.snapshots import Snapshots
 from tests.server.site import ADMIN, ALL, OPERATOR, VIEWER, run
+from tests.server.test_definitions import PLAYBOOK as STOCK
 from tests.server.test_dev import PLAYBOOK
-from tests.server.test_world import first, referring, second
+from tests.server.test_world import first, placed, referring, second
 
 READS = [
     ("ls",),
@@ -117,15 +121,19 @@ def test_refusals_of_a_server_are_those_of_a_database(words, role, exit, tmp_pat
     ("words", "env", "says"),
     [
         (("ls",), {}, "--db"),
-        (("journal", "tail"), {"PERDURE_SERVER": "http://s"}, "'--db': PERDURE_SERVER is set, but this command asks"),
+        (("retention", "run"), {"PERDURE_SERVER": "http://s"}, "'--db': PERDURE_SERVER is set, but this command asks"),
         (
-            ("journal", "tail", "--server", "http://s"),
+            ("retention", "run", "--server", "http://s"),
             {},
             "this command asks the database itself, no server; give --db",
         ),
         (("ls", "--server", "http://s", "--db", "x.db"), {}, "--db and --server were both given"),
         (("ls", "--db", "none.db"), {"PERDURE_SERVER": "http://s"}, "none.db"),
         (("tasks", "ls", "--as", "mia"), {"PERDURE_SERVER": "http://s"}, "the actor of the API key acts"),
+        (("playbooks", "patch", "i", "a=1", "--by", "mia"), {"PERDURE_SERVER": "http://s"}, "leave out --by"),
+        (("cells", "tail", "c", "-f"), {"PERDURE_SERVER": "http://s"}, "give --db"),
+        (("cells", "show", "c", "--against", "m"), {"PERDURE_SERVER": "http://s"}, "leave out --against"),
+        (("manifest", "shadow", "1", "--against", "m"), {"PERDURE_SERVER": "http://s"}, "leave out --against"),
     ],
 )
 def test_what_is_missing_or_given_twice_is_told(words, env, says):
@@ -242,6 +250,146 @@ def test_definitions_events_and_proposals_go_through_a_server(tmp_path):
     assert (proposed["proposal"], proposed["status"]) == (1, "proposed")
     assert applied == {"hash": manifest(second).manifest.hash, "mode": "migrate"} and "migrated" in migrated
     assert json.loads(both[0].stdout) == json.loads(both[1].stdout)
+
+
+TOLD = (
+    *(("cells", "ls"), ("cells", "ls", "w/total@1", "--limit", "1"), ("cells", "show", "w/total", "a")),
+    *(("cells", "show", "w/total", "a", "--at", "ENTRY"), ("cells", "tail", "w/total", "a"), ("cells", "trace", "e-a")),
+    *(("journal", "head"), ("journal", "tail", "-n", "50")),
+    *(("processes", "ls"), ("processes", "versions", "referring"), ("processes", "show", "referring")),
+    *(("processes", "show", "referring", "--version", "1.0.0"), ("processes", "export", "referring")),
+    *(("processes", "draw", "referring"), ("processes", "draw", "referring/r-1", "--format", "json")),
+    ("processes", "draw", "referring/r-1", "--at", "ENTRY"),
+    ("processes", "activate", "referring", "2.0.0", "--dry-run"),
+    ("processes", "migrate", "referring", "2.0.0", "--dry-run"),
+    *(("playbooks", "ls"), ("playbooks", "draw", "FILE", "--instance", "p-1")),
+    ("playbooks", "activate", "stock", "VERSION", "--dry-run"),
+    *(("manifest", "proposals"), ("snapshot", "ls"), ("snapshot", "gc", "--keep", "1", "--grace", "0", "--dry-run")),
+    # What is refused: unknown names and versions.
+    *(("cells", "ls", "w/totl"), ("cells", "show", "w/totl", "a"), ("cells", "show", "w/total", "z")),
+    *(("cells", "tail", "w/total", "z"), ("cells", "trace", "e-9"), ("cells", "ls", "--before", "7")),
+    *(("processes", "show", "referrin"), ("processes", "show", "referring", "--version", "9")),
+    *(
+        ("processes", "versions", "nothing"),
+        ("processes", "export", "nothing"),
+        ("processes", "draw", "referring/none"),
+    ),
+    *(("processes", "activate", "referring", "9", "--dry-run"), ("processes", "migrate", "referring", "9")),
+    *(("playbooks", "patch", "none", "a=1"), ("playbooks", "patch", "p-1", "a=1", "--if-version", "9")),
+    *(("manifest", "approve", "9"), ("manifest", "reject", "9")),
+)
+"""ENTRY stands for an entry of the journal, FILE for a playbook and VERSION for its version."""
+
+LOCAL = (("processes", "schema"), ("processes", "functions"), ("playbooks", "simulate", "FILE", "--runs", "3"))
+
+
+async def a_world(site, folder):
+    """Cells with a proposal and two snapshots, a process with two versions, and a playbook, each with an instance."""
+    rules = Governance(site.engine)
+    await rules.apply(manifest(first))
+    for id in ("a", "b"):
+        await placed(site, id, id=f"e-{id}")
+        await Snapshots(site.engine).take()
+    for _ in range(3):
+        await rules.propose(manifest(second))
+    newer = Process("referring", version="2.0.0", steps=[Receive("wait", "go"), Complete("done")])
+    for each in (referring, newer):
+        await site.engine.processes.put(each)
+    await site.engine.processes.activate("referring", "1.0.0")
+    version = await site.engine.playbooks.put(load_playbook(STOCK))
+    for name, key, given in (("referring", "r-1", {"id": "x"}), ("stock", "p-1", {})):
+        await (await site.engine.start_plain(name, given, key=key)).until("waiting")
+    (folder / "stock.yaml").write_text(STOCK)
+    (folder / "second.json").write_text(json.dumps(manifest(second).manifest.data()))
+    names = {
+        "FILE": str(folder / "stock.yaml"),
+        "WANTED": str(folder / "second.json"),
+        "VERSION": version,
+        "ENTRY": str(await site.engine.queries.height()),
+    }
+    return lambda words: [names.get(each, each) for each in words]
+
+
+def test_worlds_and_definitions_are_told_alike_by_a_database_and_a_server(tmp_path):
+    database = str(tmp_path / "shop.db")
+
+    async def story(site):
+        key, viewer = key_of(await site.key(ADMIN, actor="bob")), key_of(await site.key(VIEWER, actor="vi"))
+        named = await a_world(site, tmp_path)
+        asked = [(words, ["--server", site.url], ["--db", database]) for words in TOLD]
+        asked += [(words, ["--server", site.url], []) for words in LOCAL]
+        asked.append((("manifest", "diff", "WANTED"), [site.url], [database]))
+        found = []
+        for words, there, here in asked:
+            at_server = await perdure(*named(words), *there, token=key)
+            found.append((words, at_server, await perdure(*named(words), *here)))
+        denied = [
+            await perdure(*named(words), "--server", site.url, token=viewer)
+            for words in (("snapshot", "ls"), ("playbooks", "patch", "p-1", "go=true"), ("manifest", "reject", "1"))
+        ]
+        return found, denied
+
+    found, denied = run(story, url=database, workflows=[*ALL, first, second])
+
+    for words, there, here in found:
+        assert there.exit_code == here.exit_code, (words, there.stdout + there.stderr, here.stdout + here.stderr)
+        told, asked = json.loads(here.stdout), json.loads(there.stdout)
+        if "error" in told:  # each has words of its own
+            told, asked = told["error"]["exit"], asked["error"]["exit"]
+        elif words[:2] == ("manifest", "diff"):
+            del told["b"]["target"], asked["b"]["target"]
+        assert told == asked, words
+    assert [each.exit_code for each in denied] == [7, 7, 7], [each.stdout for each in denied]
+
+
+WRITES = (
+    *(("manifest", "shadow", "1", "--mode", "migrate", "CODE"), ("snapshot", "take", "CODE")),
+    *(("snapshot", "gc", "--keep", "1"), ("manifest", "reject", "PROPOSAL", "--reason", "not now")),
+    *(
+        ("playbooks", "patch", "p-1", "go=false", "--reason", "it stays"),
+        ("processes", "migrate", "referring", "2.0.0"),
+    ),
+)
+"""CODE stands for the code, which a server has; PROPOSAL for the number of one that was not rejected yet."""
+
+
+OF_ONE_RUN = (
+    *("taken_at", "written", "proposal", "ctx_version", "snapshots", "blobs", "bytes", "kept", "migrated"),
+    *("entries", "statuses"),  # of a shadow run: a server has the code of all workflows
+)
+
+
+def test_worlds_and_definitions_are_changed_alike_by_a_database_and_a_server(tmp_path):
+    database = str(tmp_path / "shop.db")
+    code = ["--against", "tests.server.test_world:second"]
+
+    async def story(site):
+        key = key_of(await site.key(ADMIN, actor="bob"))
+        await a_world(site, tmp_path)
+        found = []
+        for words in WRITES:
+            both = []
+            for number, place in (("2", ["--db", database]), ("3", ["--server", site.url])):
+                if words[1] == "migrate":  # each migrates an instance that no other migration has reached
+                    await (await site.engine.start_plain("referring", {"id": number}, key=number)).until("waiting")
+                given = [number if word == "PROPOSAL" else word for word in words if word != "CODE"]
+                given += code if words[-1] == "CODE" and number == "2" else []
+                both.append(await perdure(*given, *place, token=key))
+            found.append((words, *both))
+        entries = await (await site.key(VIEWER)).get("/api/v1/instances/stock/p-1/-/history")
+        return found, entries.json()["asked"]
+
+    found, asked = run(story, url=database, workflows=[*ALL, first, second])
+
+    for words, here, there in found:
+        assert (here.exit_code, there.exit_code) == (0, 0), (words, here.stdout + here.stderr, there.stdout)
+        told, answered = json.loads(here.stdout), json.loads(there.stdout)
+        for each in told, answered:
+            for name in OF_ONE_RUN:
+                each.pop(name, None)
+        assert told == answered and told, words
+    assert json.loads(found[-1][2].stdout)["migrated"] == ["referring/3"]
+    assert [each["reason"] for each in asked.values()] == ["it stays"]
 
 
 def test_each_command_asks_a_server_or_says_that_it_asks_the_database():

@@ -49,6 +49,20 @@ def test_bookmarks_are_of_a_person_or_shared(tmp_path):
     assert [[each["name"] for each in items] for items in left] == [["stuck"], []]
 
 
+def test_one_bookmark_too_many_is_a_conflict_whose_page_explains_it(monkeypatch):
+    monkeypatch.setattr("perdure.access.bookmarks.OWN_MAX", 1)
+
+    async def story(site):
+        client = await site.key(VIEWER)
+        first, second = [await client.put(f"{API}/bookmarks/{name}", json={"q": ""}) for name in ("a", "b")]
+        return first, second, await client.get(second.json()["type"])
+
+    first, second, page = run(story)
+
+    assert (first.status_code, second.status_code, second.json()["code"]) == (200, 409, "too-many-bookmarks")
+    assert page.status_code == 200 and page.text.startswith("too-many-bookmarks")
+
+
 def test_bookmarks_are_there_after_the_engine_was_stopped(tmp_path):
     async def first(site):
         ann = await site.key(VIEWER, actor="ann")

@@ -1,5 +1,6 @@
 """Security from the first request, seen from outside."""
 
+import asyncio
 import json
 
 import pytest
@@ -146,6 +147,25 @@ def test_a_logout_ends_the_session_everywhere():
         return await site.client(cookies=cookie).get(f"{API}/whoami")
 
     assert run(story).status_code == 401
+
+
+def test_a_result_that_is_waited_for_is_told_to_no_login_that_ended_meanwhile():
+    async def story(site):
+        handle = await site.engine.start("order", key="o")
+        admin, client = await site.login(), await site.key(OPERATOR)
+        on = f"{API}/instances/order/o/-"
+        asking = asyncio.ensure_future(client.get(f"{on}/result?wait=60"))
+        while "crm" not in site.server._buckets._known:  # noqa: ASYNC110  # until it is past its login
+            await asyncio.sleep(0)
+        (key,) = (await admin.get(f"{API}/access/keys")).json()["items"]
+        await admin.delete(f"{API}/access/keys/{key['id']}")
+        await handle.send("decision", "of others")
+        return await asking, await admin.get(f"{on}/result?wait=60")
+
+    refused, told = run(story)
+
+    assert (refused.status_code, "of others" in refused.text) == (401, False)
+    assert (told.status_code, told.json()["result"]["decision"]) == (200, "of others")
 
 
 def test_a_cookie_write_from_another_site_is_refused():

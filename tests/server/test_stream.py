@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from typing import Any, cast
 
 import perdure
 from perdure.access.model import Grant
@@ -341,7 +342,7 @@ def test_a_reader_that_comes_as_the_last_one_goes_begins_where_the_journal_ends(
     async def story(site):
         held = Held(site.engine)
         held.let.set()
-        feed = Feed(held)
+        feed = Feed(cast(Any, held))
         first = await feed.join()
         held.let.clear()
         feed.leave(first)  # the task of the feed ends some turns later

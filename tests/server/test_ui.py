@@ -368,6 +368,8 @@ def test_states_are_shown_empty_error_and_not_live(stage):
         await page.wait_for_selector("text=There is no such page")
         await page.goto(f"{site.url}/instances")
         await page.wait_for_selector(".foot .live:not(.off)")
+        session = await page.context.new_cdp_session(page)
+        await session.send("Network.clearBrowserCache")  # of modules that other tests loaded
         await page.context.set_offline(True)
         site.server.stopping.set()
         site.server.feed.wake()
@@ -755,6 +757,19 @@ def test_a_proposal_is_shown_with_its_changes_and_rejected(stage):
     shown = stage.tell(story)
 
     assert "1 change by bob" in shown and "com.acme/More@1" in shown
+
+
+def test_a_reason_is_recorded_in_any_language(stage):
+    async def story(site, page):
+        await (await site.engine.start("order", key="reasoned")).until("waiting")
+        await page.goto(f"{site.url}/instances/order/reasoned?do=cancel")
+        await page.fill("#d-reason", "zu spät – 遅い")
+        await page.click("dialog button[type=submit]")
+        await site.engine.handle("order", "reasoned").until("cancelled")
+        client = await site.login("ann")
+        return (await client.get(f"{API}/instances/order/reasoned/-/history")).json()["asked"]
+
+    assert [each["reason"] for each in stage.tell(story).values()][-1] == "zu spät – 遅い"
 
 
 def test_a_viewer_has_no_button_that_changes_something(stage):

@@ -173,10 +173,10 @@ def test_a_proposal_is_shadowed_and_compared_over_http():
     assert (done.json(), no.status_code) == ({"migrated": 2}, 403)
 
 
-async def placed(site, id):
-    await site.engine.send(Placed(id))
+async def placed(site, cell, **said):
+    await site.engine.send(Placed(cell), **said)
     async for _ in site.engine.changes():
-        if await site.engine.queries.head(Address("w/total", id)) is not None:
+        if await site.engine.queries.head(Address("w/total", cell)) is not None:
             return
 
 

@@ -130,6 +130,8 @@ def test_a_start_can_be_delayed(world):
     world.advance(60)
 
     assert handle.result() == world.now
+    with pytest.raises(CallerError, match="by no time or more"):  # as of an engine
+        world.start(later, delay=-1)
 
 
 def test_time_does_not_go_back(world):

@@ -166,6 +166,7 @@ async def open(
     a `perdure.Dispatch`. drain: seconds that running steps and hooks
     get to end when the engine is closed; what still runs then is cut, and a step runs again at the next open.
     """
+    _counted(cache=cache, memory=memory, inline=inline, threads=threads, processes=processes, drain=drain)
     known, gathered = registered([*_listed(workflows), *functions])
     bulks = Bulks()
     for own in built_in(bulks.perform):
@@ -315,6 +316,19 @@ def program(argv: list[str]) -> str:
     path = Path(argv[0])
     name = path.parent.name if path.name == "__main__.py" else path.name
     return " ".join([name, *argv[1:2]]) if name == "perdure" else name or "python"
+
+
+def _counted(**options: Any) -> None:
+    """Refuse what would leave an engine that never begins a step, or that fails when it is closed."""
+    for name, value in options.items():
+        least = 1 if name in ("inline", "threads", "processes") else 0
+        if value is None and name in ("inline", "processes"):
+            continue
+        kinds = (int, float) if name == "drain" else int
+        if not isinstance(value, kinds) or isinstance(value, bool) or not value >= least:
+            raise CallerError(
+                f"{name}={value!r}: expected a {'' if name == 'drain' else 'whole '}number, {least} or more"
+            )
 
 
 def _listed(workflows: Any) -> list[Any]:

@@ -48,6 +48,8 @@ class ServedQueues:
         dispatchers: Callable[[Jobs], list[Serves]],
         tools: Callable[[], Tools] | None = None,
     ) -> None:
+        if not isinstance(queues or {}, Mapping):
+            raise BadCall(f'queues={queues!r}: queues are numbers of calls at once by name, like {{"images": 4}}')
         self._queues = dict([checked(name, slots) for name, slots in (queues or {}).items()])
         self._workflows = workflows
         self._keys = keys

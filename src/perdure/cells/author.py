@@ -507,6 +507,15 @@ def named(value: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
+def meant_for(value: Any, what: str) -> str:
+    """What to write in place of something that is no event, or no effect."""
+    if isinstance(value, type):
+        return f": this is a class, write {value.__name__}(...)"
+    if named(value):
+        return ""
+    return f": {what} is a record with a name, or perdure.Datum(name, value)"
+
+
 def at_path(schema: Schema, path: str, refs: Any) -> Schema | None:
     """The schema of what stands at a dotted path inside of a value; None: not always something of one schema."""
     schema = resolve(schema, refs)

@@ -26,7 +26,7 @@ from perdure.kernel.routing import Subscription as KernelSubscription
 from perdure.kernel.rules import FactRoute, Rules
 
 from . import system
-from .author import Cell, Datum, define, members, named, receipt_shape, where
+from .author import Cell, Datum, define, meant_for, members, named, receipt_shape, where
 from .check import check
 from .compare import contrasts
 from .machine import CellMachine
@@ -290,7 +290,7 @@ def encode_event(event: Any, known: Mapping[str, Form], who: str) -> tuple[str, 
     name = named(event)
     form = known.get(name)
     if form is None:
-        raise UnknownEvent(name or repr(event)[:100], known, f"{who} knows no such event")
+        raise UnknownEvent(name or repr(event)[:100], known, f"{who} knows no such event{meant_for(event, 'an event')}")
     if isinstance(event, Datum):
         return name, form.encode(event.value)
     shape = shape_of(type(event))

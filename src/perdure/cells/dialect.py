@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -99,6 +100,9 @@ class Performing:
     ) -> list[Handler]:
         """An effect of perdure has its own handler, unless another one is given."""
         own = [_checked(handler) for handler in given if getattr(handler, "dialect", "") in ("", POLICY.noun)]
+        for effect, count in Counter(handler.effect for handler in dict.fromkeys(own)).items():
+            if count > 1:
+                raise CallerError(f"{count} handlers perform {effect}: give one of them, the others would never run")
         if self._world is not None:
             own = [handler.bound(self._world.manifest) for handler in own]
             if not lenient:

@@ -31,7 +31,7 @@ from perdure.kernel.task import TASK
 from perdure.tasks.model import WORKFLOW, key_of, question
 
 from . import effects as system
-from .author import CellContext, Datum, FrameOf, Next, ReceiptOf, Rejected, Request, named
+from .author import CellContext, Datum, FrameOf, Next, ReceiptOf, Rejected, Request, meant_for, named
 from .manifest import DELIVERIES
 
 if TYPE_CHECKING:
@@ -324,8 +324,9 @@ class Emission:
         effect = self._definition.effects.get(name)
         if effect is None:
             declared = ", ".join(sorted(self._definition.effects)) or "none"
-            text = f"the effect {name or request.effect!r:.100} is not declared; declared are: {declared}"
-            raise BadDecision(self._definition.cell.name, f"{text}; name it in effects=[...]")
+            hint = meant_for(request.effect, "an effect") or "; name it in effects=[...]"
+            text = f"the effect {name or request.effect!r:.100} is not declared; declared are: {declared}{hint}"
+            raise BadDecision(self._definition.cell.name, text)
         asked = request.effect
         plain = effect.params.judge(asked.value) if isinstance(asked, Datum) else effect.params.plain(asked)
         self._check_built_in(name, plain)

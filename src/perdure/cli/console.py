@@ -181,10 +181,25 @@ def _with_console(function: Callable[..., None], needed: bool) -> Callable[..., 
         if given and context.get_parameter_source("server") is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError("--db and --server were both given: this asks one of them, leave out the other")
         server = None if given else server  # --db stands before PERDURE_SERVER
+        if server:
+            _refuse_person(context)
         function(Console(None if server else db, json, debug, given, server), **own)
 
     return call
 
+
+def _refuse_person(context: click.Context) -> None:
+    """Over a server, who acts is known by the key."""
+    for param in context.command.params:
+        is_given = context.get_parameter_source(str(param.name)) is click.core.ParameterSource.COMMANDLINE
+        if is_given and param.opts[0] in PERSON:
+            from .exits import Stopped
+
+            raise Stopped(f"over a server the actor of the API key acts: leave out {param.opts[0]}")
+
+
+PERSON: Final = ("--as", "--by")
+"""Options that name who acts."""
 
 ASKED: Final = (
     *("start", "send", "cancel", "wake", "pause", "resume", "retry", "rewind", "fork", "settle", "tag"),
@@ -193,16 +208,15 @@ ASKED: Final = (
     *("tasks ls", "tasks show", "tasks claim", "tasks release", "tasks assign", "tasks complete", "tasks change"),
     *("tasks comment", "tasks escalate", "tasks cancel"),
     *("access link", "access key", "access keys", "access revoke", "access grant", "access grants", "access audit"),
-    *("cells send", "processes put", "processes activate", "playbooks put", "playbooks activate"),
-    *(
-        "manifest propose",
-        "manifest proposals",
-        "manifest apply",
-        "manifest approve",
-        "manifest reject",
-        "manifest migrate",
-        "doctor",
-    ),
+    *("journal head", "journal tail", "doctor"),
+    *("cells ls", "cells show", "cells tail", "cells trace", "cells send"),
+    *("processes ls", "processes versions", "processes show", "processes export", "processes draw"),
+    *("processes put", "processes activate", "processes migrate", "processes schema", "processes functions"),
+    *("playbooks ls", "playbooks draw", "playbooks put", "playbooks activate", "playbooks patch"),
+    *("playbooks simulate",),
+    *("manifest propose", "manifest proposals", "manifest shadow"),
+    *("manifest approve", "manifest reject", "manifest apply", "manifest migrate"),
+    *("snapshot take", "snapshot ls", "snapshot gc"),
 )
 """Commands that can ask a server instead of a database. The others say that they ask the database itself."""
 
@@ -221,13 +235,14 @@ def _shared(db: Database, asks: bool = False) -> list[click.Parameter]:
         _switch("--debug", DEBUG, "Show tracebacks of errors."),
     ]
     if db == "none":
-        return [*switches]
-    return [_database(db, asks), *([_server()] if asks else []), *switches]
+        return [*([_server(None)] if asks else []), *switches]
+    return [_database(db, asks), *([_server("PERDURE_SERVER")] if asks else []), *switches]
 
 
-def _server() -> click.Option:
-    text = "Ask this server, with the API key in PERDURE_TOKEN, instead of a database."
-    return click.Option(["--server"], metavar="URL", envvar="PERDURE_SERVER", show_envvar=True, help=text)
+def _server(variable: str | None) -> click.Option:
+    """What needs no database asks a server only if the command line says so."""
+    text = "Ask this server, with the API key in PERDURE_TOKEN" + (", instead of a database." if variable else ".")
+    return click.Option(["--server"], metavar="URL", envvar=variable, show_envvar=variable is not None, help=text)
 
 
 def _database(db: Database, asks: bool = False) -> click.Option:

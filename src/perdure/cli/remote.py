@@ -71,11 +71,16 @@ def _asked(server: str, method: str, path: str, *, once: str = "", query: Any = 
         with urllib.request.urlopen(
             urllib.request.Request(url, data, headers, method=method), timeout=SECONDS
         ) as answer:
-            return json.load(answer)
+            return json.load(answer, object_hook=_plain)
     except urllib.error.HTTPError as error:
         raise _refused(error) from None
     except (OSError, ValueError) as error:
         raise Stopped(f"{server} does not answer: {error}", Exit.DATABASE, kind="NoServer") from None
+
+
+def _plain(value: dict[str, Any]) -> Any:
+    """Bytes as documents of `--json` have them."""
+    return value["$bytes"] if value.keys() == {"$bytes"} else value
 
 
 def _refused(error: urllib.error.HTTPError) -> Stopped:

@@ -116,10 +116,10 @@ def table(rows: Sequence[Sequence[str]]) -> Lines:
     return Lines("\n".join(found))
 
 
-def indented(text: str, margin: str = "    ") -> Lines:
+def indented(text: str) -> Lines:
     """Text of several lines, those after the first one set in: none of them looks like a line of ours."""
     first, *rest = text.split("\n")
-    return joined([first, *(f"{margin}{line}" for line in rest)])
+    return joined([first, *(f"    {line}" for line in rest)])
 
 
 def counted(number: int, noun: str) -> str:

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from msgspec.structs import asdict
+from msgspec import UNSET
 
+from perdure.cli.commands.journal import document as document_of
 from perdure.cli.commands.read import tell_page
 from perdure.cli.console import Console, define
 from perdure.cli.exits import Exit, Stopped
@@ -26,12 +27,20 @@ from perdure.ports.store import Filter, Queries, place_of
 from perdure.runtime.client import Client
 from perdure.runtime.history import list_place, summary
 from perdure.verbs.read import TraceAnswer, TraceParams
-from perdure.views.journal import entries
-from perdure.views.look import ListedInstance, listed_instance, shown_entry
+from perdure.views.journal import JournalEntry, JournalLine, entries, entry_of
+from perdure.views.look import ListedInstance, listed_instance
 from perdure.views.reasons import rules_in_force
 from perdure.views.trace import TraceNode
 
-from .world import NO_CELLS, bound_of, cell_names, in_force, refuse_unknown_cell, without_version
+from .world import (
+    NO_CELLS,
+    bound_of,
+    cell_names,
+    in_force,
+    refuse_unknown_cell,
+    refuse_unknown_of_server,
+    without_version,
+)
 
 if TYPE_CHECKING:
     from perdure.cells.bound_manifest import BoundManifest
@@ -56,9 +65,24 @@ def ls(console: Console, cell: str | None, limit: int, before: int | None) -> No
             names = [wanted]
         return await _living(client.queries, names, before or 0, limit + 1)
 
+    if console.server is not None:
+        tell_page(console, "cells", *_of_server(console, cell, before or 0, limit), _table)
+        return
     found = console.ask(read)
     cells = [listed_instance(summary(head)) for head in found[:limit]]
     tell_page(console, "cells", cells, found[limit - 1].id if len(found) > limit else None, _table)
+
+
+def _of_server(console: Console, cell: str | None, before: int, limit: int) -> tuple[list[ListedInstance], int | None]:
+    """What is shown of the page of a server, which has more of each instance, and where the next page begins."""
+    only: dict[str, str] = {}
+    if cell is not None:
+        only = {"workflow": without_version(cell)}
+        refuse_unknown_of_server(console, only["workflow"])
+    page = console.request("cells ls", before=before, limit=limit, **only)
+    fields = ListedInstance.__struct_fields__
+    cells = [ListedInstance(*(getattr(each, name) for name in fields)) for each in page.items]
+    return cells, int(page.items[-1].instance) if page.next and page.items else None
 
 
 async def _living(queries: Queries, names: list[str], before: int, limit: int) -> list[HeadRow]:
@@ -96,6 +120,9 @@ def show(console: Console, cell: str, key: str, *, at: int | None, at_least: int
     from perdure.app import connect, run_async
 
     name = without_version(cell)
+    if console.server is not None:
+        _show_of_server(console, name, key, at, given=against is not None or at_least is not None)
+        return
     console.ask(lambda client: refuse_unknown_cell(client.queries, name))
     bound = bound_of(against) if against is not None else console.ask(_recorded)
 
@@ -128,13 +155,28 @@ def show(console: Console, cell: str, key: str, *, at: int | None, at_least: int
     console.answer(document, to_json(value, indent=2))
 
 
+def _show_of_server(console: Console, name: str, key: str, at: int | None, *, given: bool) -> None:
+    if given or at == 0:
+        raise Stopped("a server has the code, and tells what its database has: leave out --against, --at-least, --at 0")
+    refuse_unknown_of_server(console, name)
+    found = console.request("cells show", id=f"{name}/{key}", at=at or 0)
+    if found.goes_to is not UNSET:
+        console.note(_not_migrated(console, Address(name, key), found.version, found.goes_to))
+    document = {"id": found.id, "entry": int(found.entry or found.head), "state": found.state}
+    console.answer(document, to_json(found.state, indent=2))
+
+
 async def _behind(console: Console, queries: Queries, address: Address) -> str:
     """Says that a cell is not migrated yet to the definition in force; empty: it is, or need not be."""
     head, force = await queries.head(address), await rules_in_force(queries)
     if head is None or head.status in TERMINAL or not force.outdated(head.workflow, head.version):
         return ""
-    now, migrate = force.versions[head.workflow], console.command("manifest", "migrate")
-    text = f"{address} is still of version {head.version}: it goes over to {now}, which is in force"
+    return _not_migrated(console, address, head.version, force.versions[head.workflow])
+
+
+def _not_migrated(console: Console, address: Address, version: str, now: str) -> str:
+    migrate = console.command("manifest", "migrate")
+    text = f"{address} is still of version {version}: it goes over to {now}, which is in force"
     return f"{text}, with its next event, or with `{migrate}`; until then it is shown as it was"
 
 
@@ -180,24 +222,28 @@ def tail(console: Console, cell: str, key: str, lines: int, follow: bool) -> Non
         begin = last[0].seq if last else await client.queries.height() + 1
         async for line in entries(client.queries, address, follow=True):
             if line.seq >= begin:
-                _say(console, line)
+                _say(console, address, line)
 
     if follow:
         console.ask(watch)
         return
-    found = console.ask(read)[-lines:] if lines else []
-    document = {"id": str(address), "entries": [{"entry": line.seq, **asdict(shown_entry(line))} for line in found]}
-    console.answer(document, table([_row(line) for line in found]) if found else "")
+    if console.server is not None:
+        refuse_unknown_of_server(console, address.workflow)
+        found = console.request("cells tail", id=str(address), lines=lines).entries
+    else:
+        found = [entry_of(JournalLine(str(address), line)) for line in console.ask(read)[-lines:]] if lines else []
+    documents = [*map(document_of, found)]
+    console.answer({"id": str(address), "entries": documents}, table([_row(each) for each in found]) if found else "")
 
 
-def _say(console: Console, line: Line) -> None:
-    text = to_json({"entry": line.seq, **asdict(shown_entry(line))}) if console.json else "  ".join(_row(line))
-    click.echo(shown(text))
+def _say(console: Console, address: Address, line: Line) -> None:
+    entry = entry_of(JournalLine(str(address), line))
+    click.echo(shown(to_json(document_of(entry)) if console.json else "  ".join(_row(entry))))
     sys.stdout.flush()
 
 
-def _row(line: Line) -> list[str]:
-    return [str(line.seq), local(line.at), told(line)]
+def _row(entry: JournalEntry) -> list[str]:
+    return [entry.entry, local(entry.at), told(entry)]
 
 
 @define("cells trace")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
+from msgspec import convert
 
 from perdure.cells import load
 from perdure.cells.compare import Contrast, contrasts
@@ -78,8 +79,8 @@ def check(console: Console, target: str) -> None:
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 def diff(console: Console, a: str, b: str) -> None:
-    """A and B are manifest files, modules (MODULE[:NAME]) or databases, which means what is in force there. Exit code 1
-    if they differ.
+    """A and B are manifest files, modules (MODULE[:NAME]), databases or servers, which means what is in force there.
+    Exit code 1 if they differ.
     """
     before, after = manifest_of(a), manifest_of(b)
     found = contrasts(before, after)
@@ -193,6 +194,8 @@ def shadow(console: Console, target: str, against: str | None, mode: Any, **answ
     code 1 if something failed.
     """
     number = _number_in(target)
+    if console.server is not None and number is not None:
+        _tell_report(console, _shadow_of_server(console, number, mode, against, answers))
     if number is not None and against is None:
         raise CallerError("a proposal has no code of its own: name it with --against MODULE")
     code = bound_of(against or target)
@@ -208,6 +211,26 @@ def shadow(console: Console, target: str, against: str | None, mode: Any, **answ
         ),
         [code],
     )
+    _tell_report(console, report)
+
+
+def _shadow_of_server(
+    console: Console, number: int, mode: str, against: str | None, answers: dict[str, Any]
+) -> ShadowReport:
+    from perdure.worlds.shadow import ShadowReport
+
+    if against is not None:
+        raise Stopped("a server has the code of its own: leave out --against")
+    receipts = {} if answers["receipts"] is None else read_json(answers["receipts"], "--receipts")
+    said = {"receipts": receipts, "recorded": answers["recorded"], "horizon": answers["horizon"]}
+    report = console.request("manifest shadow", number=number, mode=mode, **said).report
+    if report is None:
+        text = f"the run goes on: `{console.command('manifest', 'proposals')}` has its report when it is done"
+        raise Stopped(text, Exit.TIMEOUT, kind="StillWorking")
+    return convert(report, ShadowReport)
+
+
+def _tell_report(console: Console, report: ShadowReport) -> NoReturn:
     console.answer(to_plain(report), joined(_report(report)))
     sys.exit(Exit.FAILED if report.failures else Exit.OK)
 

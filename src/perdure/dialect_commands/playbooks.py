@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
+from msgspec import to_builtins
 
-from perdure.app.ours import load_playbook
+from perdure.app.ours import PLAYBOOK, load_playbook
 from perdure.cli.commands.code import tell_preview
 from perdure.cli.console import Console, define
 from perdure.cli.exits import Exit, Stopped
@@ -24,7 +25,10 @@ from perdure.playbooks.picture import graph_of
 from perdure.playbooks.render import rendered
 from perdure.playbooks.scope import Compiler
 from perdure.runtime.client import Client
+from perdure.verbs.read import ShowParams
 from perdure.views.find import find_started
+
+from .kept import registers
 
 
 @define("playbooks fmt", db="none")
@@ -40,7 +44,7 @@ def fmt(console: Console, file: str, write: bool) -> None:
 
 @define("playbooks draw", db="optional")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--instance", metavar="ID", help="Draw the tokens of this instance of --db, too.")
+@click.option("--instance", metavar="ID", help="Draw the tokens of this instance of --db or --server, too.")
 @click.option("--format", "form", type=click.Choice(["svg", "mermaid", "json"]), default="mermaid", show_default=True)
 @click.option("--direction", type=click.Choice(["LR", "TB"]), default="LR", show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write it there. Default: to stdout.")
@@ -68,6 +72,8 @@ def _state_of(console: Console, instance: str) -> Any:
         address, _ = await find_started(client, instance)
         return await client.state(address.workflow, address.key, at=await client.queries.height())
 
+    if console.server is not None:
+        return to_builtins(console.request("tokens", id=console.call("show", ShowParams(instance)).id))
     return console.ask(read)
 
 
@@ -129,10 +135,7 @@ def activate(console: Console, name: str, version: str, dry_run: bool, by: str |
 
 @define("playbooks ls")
 def ls(console: Console) -> None:
-    async def read(client: Client) -> list[tuple[str, Any]]:
-        return await client.playbooks.list()
-
-    found = console.ask(read)
+    found = registers(console, PLAYBOOK)
     rows = [
         [name, each.version, "active" if each.version == register.active else "", local(when(each.at)), each.by]
         for name, register in found
@@ -182,7 +185,12 @@ def patch(  # noqa: PLR0917
             return address, {"recorded": True}
         return address, await handle.ask("ctx", body, timeout=timeout, **said)
 
-    address, answer = console.ask(patch)
+    if console.server is not None:
+        address = console.call("show", ShowParams(id)).id
+        asked = console.request("patch", id=address, set=body["set"], if_version=if_version, reason=reason or "")
+        answer = {"ctx_version": asked.ctx_version}
+    else:
+        address, answer = console.ask(patch)
     if "refused" in answer:
         raise Stopped(f"{address}: {answer['refused']}", Exit.CONFLICT, kind="Refused")
     keys = ", ".join(body["set"])

@@ -11,13 +11,13 @@ import click
 import msgspec
 
 from perdure.app.definitions import restored_one
-from perdure.app.ours import load_process
+from perdure.app.ours import PROCESS, load_process
 from perdure.cli.commands.code import tell_preview
 from perdure.cli.console import Console, define
 from perdure.cli.exits import Exit, Stopped
 from perdure.cli.load import load
 from perdure.cli.text import ago, joined, style, table
-from perdure.definitions.model import Register
+from perdure.codec.canonical import parse_json
 from perdure.errors import CallerError, DoesNotFit
 from perdure.expressions.functions import described
 from perdure.kernel.asked import Actor
@@ -25,10 +25,13 @@ from perdure.kernel.moment import when
 from perdure.kernel.rows import StoredInstance
 from perdure.kernel.workflows import Workflows
 from perdure.processes.model import json_schema
+from perdure.processes.process import Process
 from perdure.runtime.client import Client
 from perdure.runtime.migration import Migration
 from perdure.runtime.state import draw_instance, version_in
 from perdure.views.find import find_started
+
+from .kept import definition_of, register_of, registers
 
 T = TypeVar("T")
 
@@ -53,12 +56,17 @@ async def _kept(client: Client, name: str, version: str) -> Any:
     return process
 
 
+def _asked(console: Console, name: str, version: str) -> Any:
+    """A process that the database has, or a server."""
+    if console.server is not None:
+        number, text = definition_of(console, PROCESS, name, version)
+        return Process.of(parse_json(text), f"{name} {number} in the database")
+    return console.ask(lambda client: _kept(client, name, version))
+
+
 @define("processes ls")
 def ls(console: Console) -> None:
-    async def read(client: Client) -> list[tuple[str, Register]]:
-        return await client.processes.list()
-
-    found = console.ask(read)
+    found = registers(console, PROCESS)
     rows = [[style(name, bold=True) for name in ("NAME", "ACTIVE", "VERSIONS")]]
     rows += [[name, each.active, str(len(each.versions))] for name, each in found]
     document = [
@@ -73,39 +81,29 @@ def ls(console: Console) -> None:
 @define("processes versions")
 @click.argument("name")
 def versions(console: Console, name: str) -> None:
-    async def read(client: Client) -> tuple[list[dict[str, object]], str]:
-        found = await client.processes.versions(name)
-        active = (await client.processes.get(name)).version
-        return [
-            {
-                "version": each.version,
-                "digest": each.digest,
-                "by": each.by,
-                "at": when(each.at),
-                "active": each.version == active,
-            }
-            for each in found
-        ], active
-
-    found, active = console.ask(read)
-    now = datetime.now(UTC)
+    register, now = register_of(console, PROCESS, name), datetime.now(UTC)
+    found = [
+        {
+            "version": each.version,
+            "digest": each.digest,
+            "by": each.by,
+            "at": when(each.at),
+            "active": each.version == register.active,
+        }
+        for each in register.versions
+    ]
     rows = [[style(word, bold=True) for word in ("VERSION", "ACTIVE", "REGISTERED", "BY", "DIGEST")]]
-    for each in found:
-        at = each["at"]
-        assert isinstance(at, datetime)
-        is_active = "yes" if each["version"] == active else ""
-        rows.append([str(each["version"]), is_active, ago(at, now), str(each["by"]), str(each["digest"])[7:19]])
-    console.answer({"name": name, "active": active, "versions": found}, table(rows))
+    for each in register.versions:
+        is_active = "yes" if each.version == register.active else ""
+        rows.append([each.version, is_active, ago(when(each.at), now), each.by, each.digest[7:19]])
+    console.answer({"name": name, "active": register.active, "versions": found}, table(rows))
 
 
 @define("processes show")
 @click.argument("name")
 @click.option("--version", default="", metavar="TEXT", help="Of this version, not of the active one.")
 def show(console: Console, name: str, version: str) -> None:
-    async def read(client: Client) -> Any:
-        return await _kept(client, name, version)
-
-    process = console.ask(read)
+    process = _asked(console, name, version)
     data = process.data
     needs = data.get("requires", {})
     rows = [["name", name], ["version", process.number], ["hash", process.hash], ["title", data.get("title", "")]]
@@ -198,7 +196,12 @@ def migrate(  # noqa: PLR0917
         asked = client.processes.migrate
         return await asked(name, to=version, keys=keys or None, map=names, dry_run=dry_run, by=actor, reason=reason)
 
-    found = console.ask(migrate) if dry_run else console.act(migrate)
+    if console.server is not None:
+        said: dict[str, Any] = {"keys": keys, "map": names, "dry_run": dry_run, "reason": reason}
+        answer = console.request("migrate", name=name, to=version, **said)
+        found = Migration(answer.name, answer.code, answer.migrated, answer.left)
+    else:
+        found = console.ask(migrate) if dry_run else console.act(migrate)
     many = len(found.migrated)
     noun, verb = ("instance", "migrates") if many == 1 else ("instances", "migrate")
     told = [f"{many} {noun} of {name} {'would migrate' if dry_run else verb} to {found.version}"]
@@ -215,12 +218,10 @@ def migrate(  # noqa: PLR0917
 def export(console: Console, name: str, version: str, form: str) -> None:
     """Loading the text gives the same hash."""
 
-    async def read(client: Client) -> tuple[str, str]:
-        process = await _kept(client, name, version)
-        return process.export(form), process.hash
-
-    text, digest = console.ask(read)
-    console.answer({"name": name, "format": form, "hash": digest, "text": text}, joined(text.rstrip("\n").split("\n")))
+    process = _asked(console, name, version)
+    text = process.export(form)
+    document = {"name": name, "format": form, "hash": process.hash, "text": text}
+    console.answer(document, joined(text.rstrip("\n").split("\n")))
 
 
 @define("processes draw", db="optional")
@@ -238,11 +239,13 @@ def draw(  # noqa: PLR0917
         raise Stopped(f"-o {output}: a picture is svg, mermaid or json; a browser shows and prints svg")
     if ":" in target or target.endswith((".yaml", ".yml", ".json")):
         picture = _given(target).draw(form, direction)
+    elif "/" not in target:
+        picture = str(_asked(console, target, version).draw(form, direction))
+    elif console.server is not None:
+        picture = console.request("drawing", id=target, format=form, direction=direction, until=at or 0).text
     else:
 
         async def read(client: Client) -> str:
-            if "/" not in target:
-                return str((await _kept(client, target, version)).draw(form, direction))
             _, head = await find_started(client, target)
             rows = [row for row in await client.queries.history(head.id) if at is None or row.seq <= at]
             record = StoredInstance(head, None, tuple(rows)) if rows else None
@@ -261,14 +264,17 @@ def draw(  # noqa: PLR0917
 
 @define("processes schema", db="none")
 def schema(console: Console) -> None:
-    found = json_schema()
+    found = json_schema() if console.server is None else console.request("workflow schema", dialect="process").schema
     console.answer(found, joined(json.dumps(found, indent=2).split("\n")))
 
 
 @define("processes functions", db="none")
 def functions(console: Console) -> None:
     """Functions of users are not among them: they are given to perdure.open(functions=[...])."""
-    found = described()
+    if console.server is not None:
+        found = [(each.name, each.gives, each.text) for each in console.request("workflow functions").functions]
+    else:
+        found = [*described()]
     rows = [[style(word, bold=True) for word in ("FUNCTION", "GIVES", "WHAT IT DOES")]]
     rows += [list(each) for each in found]
     document = [{"name": name, "gives": gives, "text": about} for name, gives, about in found]

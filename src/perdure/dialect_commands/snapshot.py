@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import redirect_stdout
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from perdure.cli.console import Console, define
-from perdure.cli.exits import Exit
+from perdure.cli.exits import Exit, Stopped
 from perdure.cli.load import code_of
 from perdure.cli.text import indented, joined, local, style, to_json
 from perdure.codec import to_plain
+from perdure.kernel.moment import at_of, when
 
 if TYPE_CHECKING:
     from perdure.worlds.snapshots import Snapshots, Taken
@@ -36,23 +36,34 @@ def ask(console: Console, question: Callable[[Snapshots], Awaitable[T]], targets
     "--against",
     "targets",
     multiple=True,
-    required=True,
     metavar="MODULE",
-    help="The code of the cells; several, if it is in several modules.",
+    help="The code of the cells; several, if it is in several modules. A server has it.",
 )
 @click.option("--full", is_flag=True, help="Begin with the first entry, whatever snapshots there are.")
 def take(console: Console, targets: tuple[str, ...], full: bool) -> None:
     """The journal is replayed from the last snapshot on, with the code of MODULE; what changed is written as blobs. It
     does not matter whether an engine runs: the snapshot is of what is durable. The same entry has the same hash.
     """
-    taken = ask(console, lambda snapshots: snapshots.take(full=full), targets)
+    if console.server is not None:
+        answer = console.request("snapshot take", full=full)
+        if answer.snapshot is None:
+            text = f"it is taken still: `{console.command('snapshot', 'ls')}` has it when it is done"
+            raise Stopped(text, Exit.TIMEOUT, kind="StillWorking")
+        taken = _taken(answer.snapshot, answer.written)
+    elif targets:
+        taken = ask(console, lambda snapshots: snapshots.take(full=full), targets)
+    else:
+        raise Stopped("Missing option '--against': the code of the cells is needed")
     console.answer({**_document(taken), "written": taken.written}, f"{_told(taken)}; {taken.written} blobs written")
 
 
 @define("snapshot ls")
 def ls(console: Console) -> None:
     """The oldest first. `base` is the one that the database was restored from."""
-    found = ask(console, lambda snapshots: snapshots.retained())
+    if console.server is not None:
+        found = [_taken(each) for each in console.request("snapshot ls").items]
+    else:
+        found = ask(console, lambda snapshots: snapshots.retained())
     console.answer({"snapshots": [_document(each) for each in found]}, joined(map(_told, found)))
     if not found and not console.json:
         console.note("no snapshot was taken yet")
@@ -89,7 +100,10 @@ def gc(console: Console, dry_run: bool, keep: int | None, grace: float) -> None:
     """Blobs stay that a retained snapshot reaches, that an entry names, or that are young. The newest snapshot is
     always retained, and so is the one that the database was restored from.
     """
-    found = ask(console, lambda snapshots: snapshots.collect(keep=keep, grace=grace, dry_run=dry_run))
+    if console.server is not None:
+        found = console.request("snapshot gc", keep=keep, grace=grace, dry_run=dry_run)
+    else:
+        found = ask(console, lambda snapshots: snapshots.collect(keep=keep, grace=grace, dry_run=dry_run))
     would = "would be " if dry_run else ""
     lines = [f"{name[:19]} {would}given up" for name in found.snapshots]
     lines.append(f"{found.blobs} blobs ({found.bytes:,} bytes) {would}freed, {found.kept} kept")
@@ -120,11 +134,18 @@ def verify(console: Console, targets: tuple[str, ...], since: str | None) -> NoR
     sys.exit(Exit.OK if difference is None else Exit.FAILED)
 
 
+def _taken(told: Any, written: int = 0) -> Taken:
+    """A snapshot as a server tells it."""
+    from perdure.worlds.snapshots import Taken
+
+    return Taken(told.hash, int(told.entry), at_of(told.taken_at), told.base, told.cells, told.open, written)
+
+
 def _document(taken: Taken) -> dict[str, Any]:
     return {
         "hash": taken.hash,
         "entry": taken.entry,
-        "taken_at": datetime.fromtimestamp(taken.taken_at / 1e9, UTC).isoformat(),
+        "taken_at": when(taken.taken_at).isoformat(),
         "base": taken.base,
         "cells": taken.cells,
         "open": taken.open,
@@ -134,5 +155,5 @@ def _document(taken: Taken) -> dict[str, Any]:
 def _told(taken: Taken) -> str:
     cells = ", ".join(f"{count} {workflow}" for workflow, count in sorted(taken.cells.items())) or "no cells"
     base = " (base)" if taken.base else ""
-    at = local(datetime.fromtimestamp(taken.taken_at / 1e9, UTC))
+    at = local(when(taken.taken_at))
     return f"{taken.hash[:19]}  entry {taken.entry}  {at}  {cells}, {taken.open} open effects{base}"

@@ -8,6 +8,7 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from perdure.app.ours import FILES
+from perdure.cells.policy import POLICY
 from perdure.cli.exits import Exit, Stopped
 from perdure.cli.load import current_directory_first, module_of
 from perdure.codec import decode
@@ -20,6 +21,7 @@ from perdure.views.reasons import rules_in_force
 if TYPE_CHECKING:
     from perdure.cells.bound_manifest import BoundManifest
     from perdure.cells.manifest import Manifest
+    from perdure.cli.console import Console
 
 NO_CELLS = "this database has no cells: no engine was opened on it with any"
 
@@ -36,10 +38,14 @@ def bound_of(target: str) -> BoundManifest:
 
 
 def manifest_of(target: str) -> Manifest:
-    """The manifest of a file, whose code is not needed, of a module, or in force on a database."""
+    """The manifest of a file, whose code is not needed, of a module, or in force on a database or at a server."""
     from perdure.app import connect, run_async
+    from perdure.cells.manifest import read as read_data
+    from perdure.cli.remote import request
     from perdure.worlds.files import read_manifest
 
+    if target.startswith(("http://", "https://")):
+        return read_data(request(target, "manifest show", {}).manifest)
     if target.lower().endswith(FILES):
         return read_manifest(target)
     if "://" not in target and (target.endswith(".py") or not os.path.isfile(target)):
@@ -75,6 +81,16 @@ async def refuse_unknown_cell(queries: Queries, name: str) -> None:
     if not names:
         raise Stopped(NO_CELLS, Exit.NOT_FOUND)
     if name not in names and not await queries.heads(Filter(name, limit=1)):
+        raise UnknownWorkflow(unknown("cell", name, names, "`perdure cells ls` lists what exists"))
+
+
+def refuse_unknown_of_server(console: Console, name: str) -> None:
+    """The same, of what a server tells."""
+    listed = console.request("workflow ls").items
+    names = [each.name for each in listed if each.noun == POLICY.noun]
+    if not names:
+        raise Stopped(NO_CELLS, Exit.NOT_FOUND)
+    if name not in [each.name for each in listed]:
         raise UnknownWorkflow(unknown("cell", name, names, "`perdure cells ls` lists what exists"))
 
 

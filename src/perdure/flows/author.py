@@ -271,7 +271,10 @@ class Flow(Generic[P, R]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R]:
         """Plain call, for unit tests of the body with a context of the caller's own."""
-        return self.function(*args, **kwargs)
+        try:
+            return self.function(*args, **kwargs)
+        except TypeError as error:  # of the call: nothing of the body has run
+            raise TypeError(f"{error}; an instance is started with engine.start({self.name}, ...)") from None
 
     def __repr__(self) -> str:
         return f"<flow {self.name} {self.version}>"

@@ -191,10 +191,6 @@ def answer_of(state: State, request: Request) -> bytes:
     return encode(payload)
 
 
-def used_up(used: Usage, reserved: Usage, axis: str) -> float:
-    return used.get(axis, 0) + reserved.get(axis, 0)
-
-
 def add(to: Usage, amounts: Usage, sign: int = 1) -> Usage:
     """A new sum: the default of a field is shared, so nothing is changed in place."""
     found = dict(to)

@@ -32,7 +32,7 @@ class Loops:
         assert code.items is not None
         assert code.max_in_flight is not None
         items = turn.value(code.items, roots, f"{code.path}/loop/items", location)
-        found, total = _items(items)
+        found, total = items_of(items)
         limit = self.machine.compiler.playbook.settings.limits.max_iterations
         if total > limit:
             raise Fault("limit_exceeded", f"the loop has {total:,} iterations, the limit is {limit:,}")
@@ -94,15 +94,8 @@ class Loops:
         """Start an iteration. False: its args look into a stored value that must be read first."""
         code = self.machine.compiler.step(run.step)
         assert code.step.loop is not None
-        source = turns.slice[index - turns.slice_at] if isinstance(turns.items, Stored) else _item(turns.items, index)
-        iter = {
-            code.step.loop.iterator: source,
-            "index": index,
-            "count": turns.total,
-            "first": index == 0,
-            "last": index == turns.total - 1,
-            "parent": None,
-        }
+        source = turns.slice[index - turns.slice_at] if isinstance(turns.items, Stored) else item_of(turns.items, index)
+        iter = iteration(code.step.loop.iterator, source, index, turns.total)
         pipe = Pipe(index, [Frame()], run.args, iter)
         roots = {**self.machine.roots(run.token, run.args), "iter": iter}
         location = f"{run_location(run)}/~{index}"
@@ -230,7 +223,13 @@ def reduced(word: str, before: Any, values: list[Any], key: str) -> Any:
         raise Fault("ctx_invalid", f"the values of ctx.{key} cannot be reduced by {word}: {wrong}") from None
 
 
-def _items(value: Any) -> tuple[Any, int]:
+def iteration(iterator: str, item: Any, index: int, total: int) -> dict[str, Any]:
+    """What templates see as `iter`, before anything is set."""
+    last = index == total - 1
+    return {iterator: item, "index": index, "count": total, "first": index == 0, "last": last, "parent": None}
+
+
+def items_of(value: Any) -> tuple[Any, int]:
     match value:
         case Stored() if value.length is not None:
             return value, value.length
@@ -251,5 +250,5 @@ def _items(value: Any) -> tuple[Any, int]:
     raise Fault("not_iterable", f"a loop takes a list, a map or a whole number of at least 0, found a {found}")
 
 
-def _item(items: Any, index: int) -> Any:
+def item_of(items: Any, index: int) -> Any:
     return index if isinstance(items, int) else items[index]

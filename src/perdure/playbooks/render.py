@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from perdure.errors import CallerError, ExpressionError
 from perdure.expressions import SecretText
 
+from .loops import item_of, items_of, iteration
 from .machine import merged
-from .scope import ActionCode, Fixed
+from .scope import ActionCode, Fixed, StepCode
+from .values import Fault
 from .workflow import PlaybookWorkflow
+
+SEED: Final = bytes(64)
 
 
 def rendered(
@@ -34,7 +38,6 @@ def rendered(
         "args": more.get("args", {}),
         "steps": merged(dict.fromkeys(steps), more.get("steps", {})),
         "_steps": {step: (more.get("steps", {}).get(step) or {}).get("result") for step in steps},
-        "iter": more.get("iter", {}),
         "results": more.get("results", {}),
         "_prev": more.get("prev"),
         "_attempt": 1,
@@ -42,7 +45,20 @@ def rendered(
         "token": {"id": 1, "from": None},
         "data": playbook.data,
     }
+    roots["iter"] = {**_first(compiler.step(name), roots, now), **more.get("iter", {})}
     return {each.action.label: _fields(each, roots, now) for each in codes}
+
+
+def _first(code: StepCode, roots: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """The first iteration of a loop, where its list is known without an instance."""
+    if code.step.loop is None or code.items is None:
+        return {}
+    try:
+        given = code.items.value if isinstance(code.items, Fixed) else code.items.evaluate(roots, now=now, entropy=SEED)
+        items, total = items_of(given)
+    except (ExpressionError, Fault):
+        return {}
+    return iteration(code.step.loop.iterator, item_of(items, 0), 0, total) if total else {}
 
 
 def _fields(code: ActionCode, roots: Mapping[str, Any], now: datetime) -> dict[str, Any]:
@@ -55,7 +71,7 @@ def _shown(code: Any, roots: Mapping[str, Any], now: datetime) -> Any:
     if isinstance(code, Fixed):
         return code.value
     try:
-        return _named(code.evaluate(roots, now=now, entropy=bytes(64)))
+        return _named(code.evaluate(roots, now=now, entropy=SEED))
     except ExpressionError as error:
         return f"! {error.text.strip()}: {error.reason}"
 

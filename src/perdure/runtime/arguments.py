@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import os
 import time
 from collections.abc import Collection, Mapping
@@ -174,6 +175,14 @@ def limited(value: bytes, what: str) -> bytes:
     if len(value) > VALUE_MAX:
         raise TooLarge(what, len(value), VALUE_MAX)
     return value
+
+
+def no_workflow(found: object) -> str:
+    """What to write instead of something that is passed for a workflow and is none."""
+    if inspect.iscoroutine(found):
+        found.close()
+        return "pass it and its arguments apart, without a call: start(workflow, ...)"
+    return "did you forget @perdure.flow?"
 
 
 def start_due(at: datetime | None, delay: float | timedelta | None) -> int:

@@ -43,6 +43,7 @@ from .arguments import (
     checked_text,
     is_by_change,
     limited,
+    no_workflow,
     reference_tags,
     seconds_of,
     span_of,
@@ -59,7 +60,7 @@ from .policies import refuse_by_policy, takes_empty_key
 from .receipt_taken import wait_until_taken
 from .references import live_one
 from .startable import Named, Startable
-from .state import Keyed, Stateful, read_state, record_at, record_now, version_in
+from .state import Keyed, Stateful, is_known, read_state, record_at, record_now, version_in
 from .tasks import Tasks
 
 R = TypeVar("R")
@@ -283,7 +284,10 @@ class Client(Speaker):
         if at_least is not None:
             await self._connection.reached(checked_entry(at_least, "at_least"))
         if at is None:
-            return await self._read_state(await record_now(self._connection.queries, address))
+            record = await record_now(self._connection.queries, address)
+            if record is None and not await is_known(self._connection.queries, self._workflows, name):
+                await self._find(name)  # it says which names there are
+            return await self._read_state(record)
         if checked_entry(at, "at") > (height := await self._connection.queries.height()):
             raise CallerError(f"at={at}: the journal ends with entry {height}; at_least={at} waits for it")
         return await self._read_state(await record_at(self._connection.queries, address, at))
@@ -335,7 +339,7 @@ class Client(Speaker):
         """
         if isinstance(workflow, Keyed):
             workflow = workflow.workflow
-        tags = {**(tags or {}), **reference_tags(reference, parts)}
+        tags = {**checked_tags(tags, wanted=True), **reference_tags(reference, parts)}
         name: Any = workflow if isinstance(workflow, str) else getattr(workflow, "name", workflow)
         if name:
             checked_text(name, "the name of a workflow")
@@ -479,7 +483,7 @@ class Client(Speaker):
             return self._workflows.exactly(workflow.name, workflow.version)
         if isinstance(workflow, Keyed):  # asked last, because to ask a protocol is slow
             raise CallerError(f"{workflow!r} is {workflow.policy.refuses('start')}")
-        raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
+        raise CallerError(f"{workflow!r} is not a workflow; {no_workflow(workflow)}")
 
     async def _find(self, workflow: Startable[Any] | str) -> Startable[Any]:
         """A workflow that this client does not have: the engine of the database may."""

@@ -331,7 +331,8 @@ class Handle(Speaker, Generic[R]):
         """Start another instance that has the same behind it, up to the operation at a location, and goes on there.
 
         `edit` has other values for steps that were answered before, by location. If it has one for the operation at
-        `at` itself, that is not done again: the fork goes on after it. This instance goes on as it was.
+        `at` itself, that is not done again: the fork goes on after it. This instance goes on as it was. The same fork
+        under its `key` again is the same instance; another instance of that key is `KeyInUse`.
         """
         address, event, made = await self._fork(at, edit or {}, key, said)
         instance = await self._connection.put(address, event, new=key is None) if made is None else made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from perdure.errors import AmbiguousReference, UnknownInstance
 from perdure.kernel.batch import HeadRow
@@ -12,13 +12,21 @@ from perdure.ports.store import Filter, Queries, place_of
 from .arguments import checked_text, reference_tags
 
 
-async def live_one(queries: Queries, reference: str, parts: Mapping[str, str] | None) -> HeadRow:
-    """The one instance with this reference that has not ended. An empty reference is refused: it would fit all."""
+async def live_one(
+    queries: Queries,
+    reference: str,
+    parts: Mapping[str, str] | None,
+    sees: Callable[[str], bool] = lambda workflow: True,
+) -> HeadRow:
+    """The one instance with this reference that has not ended, of a workflow that the caller sees.
+
+    An empty reference is refused: it would fit all.
+    """
     wanted = reference_tags(checked_text(reference, "a reference"), parts)
     live: list[HeadRow] = []
     before = None
     while len(live) < 2 and (rows := await queries.heads(Filter(tags=wanted, before=before))):
-        live += [row for row in rows if row.status not in TERMINAL]
+        live += [row for row in rows if row.status not in TERMINAL and sees(row.workflow)]
         before = place_of(rows[-1])
     said = f"the reference {reference!r:.80}" + "".join(
         f", {part} {value!r:.80}" for part, value in (parts or {}).items()

@@ -37,6 +37,11 @@ class Stateful(Workflow, Protocol):
     def read_state(self, machine: Machine) -> Any: ...
 
 
+async def is_known(queries: Queries, workflows: Workflows[Any], name: str) -> bool:
+    """Whether this process or the database has a workflow of a name."""
+    return name in workflows or Workflows(await queries.workflows()).newest(name) is not None
+
+
 def version_in(record: StoredInstance) -> str:
     """The version that an instance runs on by its record, which may end before a migration."""
     return fold(Address(record.head.workflow, record.head.key), record.snapshot, record.rows).definition

@@ -31,6 +31,7 @@ from .auth.tokens import PREFIX, Session, Signer, digest_of, parse_key, same
 from .http import HostRequest, Request
 from .limits import ANSWER_SECONDS
 from .problems import HttpProblem
+from .refusals import status_of
 
 log: Final = logging.getLogger("perdure.server")
 
@@ -96,9 +97,7 @@ class Accesses:
         answer = await handle.ask(verb, to_plain(body), timeout=ANSWER_SECONDS, by=by)
         self._read_at, self._reading = float("-inf"), None
         if "refused" in answer:
-            status = {"not-found": 404, "last-admin": 409, "name-taken": 409, "forbidden": 403}.get(
-                answer["refused"], 422
-            )
+            status = 403 if answer["refused"] == "forbidden" else status_of(answer["refused"])
             raise HttpProblem(status, answer["refused"], answer["text"])
         return answer["ok"]
 

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from secrets import token_hex
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
@@ -24,7 +23,6 @@ from perdure.kernel.asked import Asked
 from perdure.runtime.asking import asking
 from perdure.runtime.client import Client
 from perdure.runtime.history import aside
-from perdure.verbs import act
 from perdure.verbs.plans import entry_of
 
 from . import limits
@@ -58,7 +56,12 @@ LONG: Final = frozenset({"result", "ask"})
 SHOWN_ONCE: Final = frozenset({"key add", "access link"})
 """Verbs whose answer is a secret."""
 
-STRANGER: Final = HttpProblem(401, "login-needed", "log in, or send an API key: Authorization: Bearer pdk_…")
+STRANGER: Final = HttpProblem(
+    401,
+    "login-needed",
+    "log in, or send an API key: Authorization: Bearer pdk_…",
+    headers=[("www-authenticate", "Bearer")],
+)
 HEALTH_SECONDS: Final = 2.0
 
 
@@ -169,8 +172,7 @@ class ServerApp:
         """One and the same answer for every path: a page for browsers, a problem for programs."""
         if self.settings.ui and "text/html" in request.headers.get("accept", ""):
             return self.logins.page(request, 401)
-        answer = problem_answer(STRANGER, request)
-        return Answer(401, answer.body, answer.media, [("www-authenticate", "Bearer")])
+        return problem_answer(STRANGER, request)
 
     async def _face(self, request: Request, login: Login) -> Answer:
         """What is no verb: the document of the API, the pages of error codes, logout, the files and pages of the UI."""
@@ -252,7 +254,7 @@ class ServerApp:
         try:
             heights = await self.client.queries.heights() if calling.event and not route.read else None
             async with asyncio.timeout_at(None if route.name in LONG else calling.request.deadline):
-                answered = await route.call(calling, params)
+                answered = await self._called(calling, route, params)
             if heights is not None:
                 repeated = await came_before(calling, heights)
             if repeated:
@@ -290,11 +292,11 @@ class ServerApp:
         made = status == 201 and route.name in ("start", "bulk start")
         if (made or status == 202) and isinstance(id := getattr(answer, "id", None), str):
             folder = "/bulk" if route.name == "bulk start" else "/instances"
-            headers.append(("location", await _location(calling, folder, id)))
+            headers.append(("location", await calling.location(f"{API}{folder}", id)))
         query = read_query(calling.request.query) if route.read else {}
         if route.direct and "fields" not in query:
             return Answer(status, msgspec.json.encode(answer), headers=headers)
-        whole = None if query.get("values") == ["whole"] else _whole(calling.request) if route.read else ""
+        whole = None if query.get("values") == ["whole"] else calling.request.whole if route.read else ""
         redactor = await self._redactor(calling) if self._redacted else None
         fields, values = query.get("fields", []), calling.shows_values
 
@@ -303,6 +305,19 @@ class ServerApp:
             return json_answer(_trimmed(document, fields), status, headers)
 
         return await aside(calling.rows, render)
+
+    async def _called(self, calling: Calling, route: Route, params: Any) -> Any:
+        """What a verb answers. While it was waited for, the login may have ended, or lost rights."""
+        answered = await route.call(calling, params)
+        if route.name in LONG:
+            calling.request.begin_answer()
+            login, _ = await self._login_of(calling.request)
+            if login is None:
+                raise STRANGER
+            calling.login = login
+            for workflow in calling.subjects:
+                calling.check(workflow, "instance")
+        return answered
 
     async def _redactor(self, calling: Calling) -> Redactor:
         """It knows the hidden texts of the instances that the answer is about: an error may repeat them."""
@@ -443,20 +458,6 @@ async def _no_verb(calling: Calling, path: str) -> HttpProblem | None:
     return HttpProblem(404, "not-found", no_such("verb", verb, [name for name in reads if "{" not in name]))
 
 
-async def _location(calling: Calling, folder: str, id: str) -> str:
-    """Where an answer says to look: by number, if the path of the name would be read as another one."""
-    if {".", "..", "-"} & set(id.split("/")):
-        head = calling.head if calling.made is None else await calling.client.queries.head(calling.made)
-        id = id if head is None else f"@{head.id}"
-    return quote(f"{calling.request.root}{API}{folder}/{id}", safe="/@")
-
-
-def _whole(request: Request) -> str:
-    """The URL of the same answer with whole values."""
-    query = f"{request.query.decode('ascii')}&" if request.query else ""
-    return f"{quote(request.root + request.path, safe='/@')}?{query}values=whole"
-
-
 def _trimmed(document: Any, fields: list[str]) -> Any:
     names = [name for text in fields for name in text.split(",") if name]
     try:
@@ -475,7 +476,7 @@ def _asked(calling: Calling) -> Asked:
         id=calling.event,
         by=login.actor,
         via=f"{login.via} request:{request.id}" + (SAID + calling.said if calling.said else ""),
-        reason=request.headers.get("x-reason", "")[: act.REASON_MAX],
+        reason=request.reason,
         if_entry=_if_entry(request),
         trace=request.headers.get("traceparent", "")[:100],
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -165,6 +166,13 @@ class Calling(msgspec.Struct):
     @property
     def shows_values(self) -> bool:
         return all(self.values(workflow) for workflow in self.subjects)
+
+    async def location(self, folder: str, id: str) -> str:
+        """Where an answer says to look: by number, if the path of the name would be read as another one."""
+        if {".", "..", "-"} & set(id.split("/")):
+            head = self.head if self.made is None else await self.client.queries.head(self.made)
+            id = id if head is None else f"@{head.id}"
+        return quote(f"{self.request.root}{folder}/{id}", safe="/@")
 
     async def _named(self, id: str) -> list[HeadRow | None]:
         queries, number = self.client.queries, NUMBER.match(id)

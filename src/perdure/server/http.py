@@ -6,8 +6,11 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
+
+from perdure.verbs.act import REASON_MAX
 
 from . import limits
 from .limits import READ_SECONDS, URL_MAX
@@ -62,6 +65,15 @@ class Request:
         return host
 
     @property
+    def reason(self) -> str:
+        """What `X-Reason` says, in UTF-8; what is none is read as Latin-1."""
+        said: bytes = self.headers.get("x-reason", "").encode("latin-1")
+        try:
+            return said.decode()[:REASON_MAX]
+        except UnicodeDecodeError:
+            return said.decode("latin-1")[:REASON_MAX]
+
+    @property
     def preferred_wait(self) -> float | None:
         """The seconds of `Prefer: wait=N`; None: it does not say."""
         for part in self.headers.get("prefer", "").replace(";", ",").split(","):
@@ -73,6 +85,12 @@ class Request:
     @property
     def is_too_long(self) -> bool:
         return len(self.path) + len(self.query) > URL_MAX
+
+    @property
+    def whole(self) -> str:
+        """The URL of the same answer with whole values."""
+        query = f"{self.query.decode('ascii')}&" if self.query else ""
+        return f"{quote(self.root + self.path, safe='/@')}?{query}values=whole"
 
     @property
     def cookies(self) -> dict[str, str]:

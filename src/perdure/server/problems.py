@@ -45,6 +45,8 @@ OWN: Final = {
     "wrong-method": "The path exists, and not with this method. The header `Allow` lists those that it has.",
     "last-admin": "One admin has to be left. Make another admin first.",
     "name-taken": "The name belongs to a bookmark that another person shares. Choose another name.",
+    "too-many-bookmarks": "There are as many bookmarks as a person may have, or share. Delete one first.",
+    "too-many-keys": "There are as many API keys as a server keeps. Revoked keys go after a year.",
     "unknown-node": "The graph has no node of that name. `GET …/-/report` lists those that it has.",
     "unknown-verb": "There is no verb of that name. `GET /verbs` lists them.",
     "too-slow": "The body did not come in time. Send the request again.",

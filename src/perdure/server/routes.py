@@ -252,7 +252,7 @@ ROUTES: Final[tuple[Route, ...]] = (
           parts.SubmitAnswer, parts.submit, {"nodes": [{"name": "check", "goal": "check the sources"}]}, values=True),
     Route("node cancel", "POST", f"{OF}/nodes/{{node}}/cancel", "operator", "End a node of a running graph.",
           parts.NodeParams, parts.NodeAnswer, parts.cancel_node, {}),
-    Route("cells ls", "GET", "/cells", "viewer", "List cells, newest first.", instances.ListQuery,
+    Route("cells ls", "GET", "/cells", "viewer", "List cells, newest first.", journal.LivingQuery,
           instances.InstanceList, journal.living, "workflow=com.acme/order", direct=True),
     Route("cells show", "GET", "/cells/{id}", "viewer", "Show the state of a cell.", journal.StateQuery,
           journal.StateAnswer, journal.state, "at=120"),

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from perdure.errors import CallerError
 
+from . import limits
 from .app import ServerApp
 
 GRACE_SECONDS: Final = 5
@@ -60,6 +61,8 @@ async def serve(
         ssl_certfile=None if tls is None else tls[0],
         ssl_keyfile=None if tls is None else tls[1],
     )
+    config.load()
+    config.http_protocol_class = impatient(config.http_protocol_class)
     server = _server(config)
     running = asyncio.ensure_future(server.serve(sockets=[listening]))
     stopping = asyncio.ensure_future(stop.wait())
@@ -83,6 +86,37 @@ async def serve(
             server.should_exit = True
             with suppress(asyncio.CancelledError):
                 await running
+
+
+def impatient(protocol: Any) -> type[asyncio.Protocol]:
+    """A protocol of uvicorn that closes connections on which no whole request comes in time: strangers could keep
+    as many open as there are. A body has its own limit.
+    """
+
+    class Impatient(protocol):  # type: ignore[misc]  # which class it is depends on what is installed
+        _late: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            self._late = self.loop.call_later(limits.READ_SECONDS, transport.close)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.cycle is not None and not self.cycle.response_complete:  # a request is under way
+                self._stop_waiting()
+            elif self._late is None:
+                self._late = self.loop.call_later(limits.READ_SECONDS, self.transport.close)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_waiting()
+            super().connection_lost(exc)
+
+        def _stop_waiting(self) -> None:
+            if self._late is not None:
+                self._late.cancel()
+                self._late = None
+
+    return Impatient
 
 
 def _server(config: Any) -> Any:

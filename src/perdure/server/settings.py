@@ -71,6 +71,8 @@ def secret_of(settings: Settings) -> bytes:
         with suppress(FileExistsError):
             os.link(whole, path)
         whole.unlink()
+    if path.stat().st_mode & 0o077:
+        raise CallerError(f"{path} is no secret, for others may open it: delete it, and another one is made")
     kept = path.read_bytes()
     if len(kept) < SECRET_MIN:
         raise CallerError(f"{path} has {len(kept)} characters and is no secret: delete it, and another one is made")

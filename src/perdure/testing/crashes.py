@@ -1,4 +1,4 @@
-"""The crash test: a workflow, or a world of cells, with a crash before and after everything that it does durably.
+"""The crash test: a workflow with a crash before and after everything that it does durably.
 
 First it runs without a crash. Then with one crash at every point, then with two, then under random trouble: killed
 processes, a second owner, receipts that come late or twice. Each time it must come to the same end.
@@ -11,35 +11,27 @@ from __future__ import annotations
 
 import random as dice
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from datetime import timedelta
-from hashlib import sha256
 from traceback import extract_tb
 from types import FunctionType
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from perdure.cells.replay import WorldReplay, value_workflows
-from perdure.cells.snapshot import GENESIS, read_snapshot
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import CallerError, CrashTestFailed
-from perdure.kernel.batch import HeadRow, JournalRow
+from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address, Message, Retried, Settled, Started
 from perdure.kernel.location import unescape
-from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.rows import decode_outcome
-from perdure.kernel.rules import AUDIT, RULING
 from perdure.kernel.status import TERMINAL
-from perdure.kernel.workflows import Workflows
 from perdure.runtime.history import Reader
 from perdure.views.export import words
-from perdure.worlds.snapshots.verify import Check
 
 from .auditor import Violation
-from .cells import state_of_instance
 from .disks import Disk, at_once
 from .faults import TAKE_OVER, Faults
 from .histories import changed_mind, without_advice, without_places
@@ -380,88 +372,6 @@ class WorkflowTrial(Trial):
         return f"{self.address} does not come to an end: {waits}{advice}"
 
 
-class WorldTrial(Trial):
-    """A world of cells, and what people do to it: `story` does one thing after the other, and waits for each.
-
-    `may_break` names cells whose reducers raise on purpose. Everything must be at rest in the end. The auditor compares
-    all of memory with a replay after every commit, and the whole world is replayed when it is over; not so if it is not
-    `thorough`, where another run has shown that.
-    """
-
-    def __init__(
-        self,
-        story: Callable[[World], object],
-        workflows: Sequence[Any],
-        *,
-        handlers: Sequence[Any] = (),
-        verify: Verify = unsigned,
-        may_break: Sequence[str] = (),
-        thorough: bool = True,
-        cache: int = 4096,
-        reset: Callable[[], object] | None = None,
-        observe: Callable[[], Any] | None = None,
-    ) -> None:
-        super().__init__(cache=cache, reset=reset, observe=observe)
-        self.name = story.__name__
-        self.story = story
-        self._workflows = workflows
-        self._handlers = handlers
-        self._verify = verify
-        self._may_break = may_break
-        self._thorough = thorough
-
-    def _simulation(self, schedule: Schedule, **options: Any) -> UserSimulation:
-        options["faults"].away = self.cache == 0  # so that there is a commit between an event and who hears of it
-        kind = UserSimulation if schedule.random is None else TroubledSimulation
-        simulation = kind(
-            *self._workflows, handlers=self._handlers, ours=self._thorough, verify=self._verify, **options
-        )
-        simulation.auditor.may_break |= set(self._may_break)
-        return simulation
-
-    def _live(self, simulation: UserSimulation, schedule: Schedule) -> None:
-        world = World._on(simulation)
-        while simulation.asks("begin the world"):
-            simulation.pass_until(simulation.next_at())
-        self.story(world)
-        simulation.one_healthy_process()
-        simulation.pass_until(None)
-        simulation.auditor.finish()
-
-    def _wrong(self, simulation: UserSimulation) -> str:
-        return _not_verified(simulation) if self._thorough else ""
-
-    def _changed_mind(self, simulation: UserSimulation, head: HeadRow, workflow: Any) -> str:
-        if self._thorough:
-            simulation.auditor.replay(head.id, whole=False)  # the whole of everything comes in the end
-        return ""
-
-    def _end(self, simulation: UserSimulation, head: HeadRow) -> dict[str, Any]:
-        return {
-            **_end(head),
-            "state": state_of_instance(simulation, head),
-            "heard": _heard(simulation.database.histories[head.id]),
-        }
-
-
-def _heard(rows: Sequence[JournalRow]) -> list[str]:
-    """All that an instance was told, in any order, but for what a crash leads to by right."""
-    told: Counter[str] = Counter()
-    for line in Reader().read(rows):
-        if line.event in OF_CRASHES:
-            continue
-        counted = line.event == "message" and line.location.startswith(RULING)  # what else lived then, and the like
-        value = line.location if counted and line.location != AUDIT else line.value
-        told[f"{line.event} {line.status} {value!r}"] += 1
-        if line.location == AUDIT:
-            told[f"{line.event} {line.status} {value!r}"] = 1  # offered again after a crash, it is refused again
-    return sorted(told.elements())
-
-
-OF_CRASHES: Final = ("redelivered", "parked", "released")
-"""Entries that are there because of a crash, of which no cell hears."""
-
-
 class TroubledSimulation(UserSimulation):
     """In which something may go wrong after everything that happens, for a while."""
 
@@ -472,29 +382,6 @@ class TroubledSimulation(UserSimulation):
         elif self.steps < TROUBLE and self.owners < OWNERS:
             self.mischief()
         return going
-
-
-def _not_verified(simulation: UserSimulation) -> str:
-    """What `perdure replay --verify` says of the world, from its first entry and from every snapshot."""
-    database, code = simulation.database, Workflows([*simulation.workflows, *value_workflows(simulation.workflows)])
-    blobs: Any = _Blobs({digest: body for digest, (_, body) in database.blobs.items()})
-    marks = database.world_snapshots
-    for base in (GENESIS, *(read_snapshot(blobs, row.hash) for row in marks.values())):
-        later = {seq: row for seq, row in marks.items() if seq > base.seq}
-        replay = WorldReplay(blobs, code, base)
-        check = Check(replay, blobs, simulation.workflows, later)
-        check.take_all(row for row in database.journal if row.seq > base.seq)
-        replay.close()
-        if check.difference is not None:
-            return f"a replay of the world from entry {base.seq} on finds: {check.difference}"
-    return ""
-
-
-class _Blobs(dict[bytes, bytes]):
-    def put(self, body: bytes) -> bytes:
-        digest = sha256(body).digest()
-        self[digest] = body
-        return digest
 
 
 def _named(head: HeadRow) -> str:
@@ -744,11 +631,6 @@ def points_of(ending: RunEnding, *, after: bool = False) -> list[CrashPoint]:
     commits, executions = ending.deaths[-1] if after and ending.deaths else (0, 0)
     found = [CrashPoint(when, number + 1) for number in range(commits, ending.commits) for when in CRASHES]
     return found + [CrashPoint(STEP, number + 1) for number in range(executions, ending.executions)]
-
-
-def take_overs_of(ending: RunEnding) -> list[CrashPoint]:
-    """Where another owner could come in the middle of a run, and the one before still try to write."""
-    return [CrashPoint(TAKEN_OVER, number + 1) for number in range(ending.commits)]
 
 
 def _blame(ending: RunEnding) -> str:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import click
+from msgspec import convert, to_builtins
 
 from perdure.app.ours import load_playbook
 from perdure.cli.console import Console, define
@@ -13,7 +14,7 @@ from perdure.cli.exits import Exit, Stopped
 from perdure.cli.given import read_json, with_sets
 from perdure.cli.text import joined
 
-from .playbooks import cases_of
+from .playbooks import Simulated, cases_of
 from .playbooks import simulate as simulated
 
 
@@ -40,7 +41,14 @@ def simulate(  # noqa: PLR0917
     """
     value = with_sets(None if given is None else read_json(given, "--input"), sets) or {}
     outcomes = {} if stubs is None else read_json(stubs, "--stubs")
-    told = simulated(load_playbook(file), value, outcomes, runs=runs, seed=seed, crash=crash)
+    if console.server is None:
+        told = simulated(load_playbook(file), value, outcomes, runs=runs, seed=seed, crash=crash)
+    elif crash:
+        raise Stopped("--crash takes longer than a server may take to answer: leave out --server")
+    else:
+        text = Path(file).read_text(encoding="utf-8")
+        answer = console.request("simulate", text=text, input=value, stubs=outcomes, runs=runs, seed=seed)
+        told = convert(to_builtins(answer), Simulated)
     console.answer(told.document(), joined(told.lines()))
     sys.exit(Exit.FAILED if told.finding else Exit.OK)
 

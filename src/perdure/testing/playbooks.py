@@ -254,13 +254,16 @@ class Case(msgspec.Struct):
         stubs = Stubs(self.stubs)
         with World._on(UserSimulation(playbook, scripts=stubs)) as world:
             handle = world.start(playbook, self.workload)
-            passed = 0.0
+            passed, problems = 0.0, []
             for each in sorted(self.send, key=lambda sent: float(sent.get("at", 0))):
                 world.advance(max(0.0, float(each.get("at", 0)) - passed))
                 passed = max(passed, float(each.get("at", 0)))
-                handle.send(each["name"], each.get("body"))
+                try:
+                    handle.send(each["name"], each.get("body"))
+                except CallerError as refused:  # the rest of what is expected says why
+                    problems.append(f"the message {each['name']} at {passed:g} s was refused: {refused}")
             world.advance(YEAR)
-            problems = list(self._differences(world, handle))
+            problems += self._differences(world, handle)
         unused = [f"the stub {pattern} was never asked" for pattern in sorted(stubs.unused) if pattern != "*"]
         return problems + unused
 
@@ -330,10 +333,17 @@ def cases_of(file: Path) -> list[Case]:
 
 
 def _case(file: Path, data: dict[str, Any], number: int) -> Case:
+    if "apiVersion" in data:
+        raise CallerError(
+            f"{file} is a playbook; tests of it are a file of their own, named like {file.stem}.test.yaml"
+        )
     unknown = sorted(data.keys() - KEYS) + sorted(data.get("expect", {}).keys() - EXPECTED)
     if unknown:
         hint = meant(unknown[0], KEYS | EXPECTED)
         raise CallerError(f"{file}: a test has no key {unknown[0]}" + (f"; {hint}" if hint else ""))
+    for each in data.get("send") or ():
+        if not isinstance(each, dict) or not isinstance(each.get("name"), str) or each.keys() - {"at", "name", "body"}:
+            raise CallerError(f"{file}: send is a list of {{at: SECONDS, name, body}}, found {each!r:.80}")
     if not isinstance(data.get("playbook"), str):
         raise CallerError(f"{file}: a test names its playbook")
     given = {key: value for key, value in data.items() if key not in ("name", "playbook") and value is not None}

@@ -40,7 +40,7 @@ from perdure.kernel.tags import TagValue
 from perdure.ports.frame import Frame
 from perdure.ports.seen import Line, Summary, Waiting
 from perdure.ports.store import Queries
-from perdure.runtime.arguments import Asking, Said, unknown
+from perdure.runtime.arguments import Asking, Said, start_due, unknown
 from perdure.runtime.client import Client, Reuse
 from perdure.runtime.connection import refusal
 from perdure.runtime.connections import look
@@ -199,6 +199,7 @@ class World:
             self._started += 1
             key = str(self._started)
         if delay is not None and at is None:
+            start_due(None, delay)  # it refuses what is no delay
             at, delay = self.now + _duration(delay), None
         start = self._client.start(
             workflow,

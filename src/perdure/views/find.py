@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from perdure.errors import UnclearRequest, UnknownInstance
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
+from perdure.kernel.workflows import OWN
 from perdure.ports.store import Filter, Queries
 from perdure.runtime.client import Client
 
@@ -87,7 +88,8 @@ async def no_instance(queries: Queries, text: str, sees: Callable[[str], bool] =
     """The refusal of an ID, with what was perhaps meant among the instances that the asker sees."""
     recent = await queries.heads(Filter(limit=RECENT))
     text = text if len(text) <= 80 else f"{text[:80]}…"
-    by_text = {head.key: f"{head.workflow}/{head.key}" for head in recent if sees(head.workflow)}
+    meant = [head for head in recent if sees(head.workflow) and not head.workflow.startswith(OWN)]
+    by_text = {head.key: f"{head.workflow}/{head.key}" for head in meant}
     by_text |= {name: name for name in by_text.values()}
     near = await asyncio.to_thread(difflib.get_close_matches, text, by_text, n=1)
     if near:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Final, NamedTuple
 
+from msgspec.structs import asdict
+
 from perdure.kernel.batch import JournalRow
 from perdure.kernel.events import Address
 from perdure.kernel.placement import NUMBERS
@@ -12,6 +14,8 @@ from perdure.kernel.rules import RULER
 from perdure.ports.seen import Line
 from perdure.ports.store import Filter, Queries
 from perdure.runtime.history import Reader, alone, read_history
+
+from .look import ShownEntry, shown_entry
 
 GENERATIONS_MAX: Final = 1000
 """Of one name, between two looks."""
@@ -24,9 +28,15 @@ class JournalLine(NamedTuple):
     line: Line
 
 
-async def tail(queries: Queries, count: int) -> list[JournalLine]:
-    """The last entries."""
-    return await _lines(queries, await queries.journal(max(await queries.height() - count, 0), count))
+class JournalEntry(ShownEntry, frozen=True, kw_only=True):
+    """`entry` is the number in the journal, `number` that among the entries of the instance `id`."""
+
+    entry: str
+    id: str
+
+
+def entry_of(found: JournalLine) -> JournalEntry:
+    return JournalEntry(**asdict(shown_entry(found.line)), entry=str(found.line.seq), id=found.id)
 
 
 class JournalPage(NamedTuple):
@@ -43,6 +53,11 @@ async def page(queries: Queries, shard: int, after: int, count: int, visible: Ca
     rows = [row for row in rows if begin <= row.seq < end]
     lines = await _lines(queries, rows[:count], visible)
     return JournalPage(lines, rows[count - 1].seq if len(rows) > count else 0)
+
+
+async def tail(queries: Queries, count: int, visible: Callable[[str], bool] = lambda _: True) -> list[JournalLine]:
+    """The last entries, of the workflows that a reader may see."""
+    return await _lines(queries, await queries.journal(max(await queries.height() - count, 0), count), visible)
 
 
 async def _lines(

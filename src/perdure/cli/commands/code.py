@@ -175,7 +175,8 @@ def tell_preview(console: Console, name: str, version: str) -> None:
         return await preview(client.queries, workflow)
 
     with redirect_stdout(sys.stderr):
-        found = console.ask(read)
+        on_server = console.server is not None
+        found = console.request("preview", name=name, version=version) if on_server else console.ask(read)
     lines = [f"{found.looked} of {found.live} live instances were looked at: {found.safe} would go on"]
     for each in found.unfit:
         lines.append(f"{each.count} diverge{f' at {visible(each.location)}' if each.location else ''}, such as")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 from msgspec.structs import asdict
@@ -10,7 +11,7 @@ from msgspec.structs import asdict
 from perdure.kernel.moment import when
 from perdure.runtime.client import Client
 from perdure.views import journal
-from perdure.views.look import shown_entry
+from perdure.views.journal import JournalEntry, entry_of
 
 from ..console import Console, define
 from ..text import ago, local, table, told
@@ -25,7 +26,11 @@ def head(console: Console) -> None:
         rows = await client.queries.journal(height - 1, 1) if height else []
         return height, when(rows[0].at) if rows else None
 
-    height, at = console.ask(read)
+    if console.server is not None:
+        answer = console.request("journal", last=1)
+        height, at = int(answer.head), answer.items[-1].at if answer.items else None
+    else:
+        height, at = console.ask(read)
     text = f"{height}" if at is None else f"{height}  {local(at)} ({ago(at, datetime.now(UTC))})"
     console.answer({"entry": height, "at": at}, text)
 
@@ -33,10 +38,14 @@ def head(console: Console) -> None:
 @define("journal tail")
 @click.option("-n", "--lines", type=click.IntRange(1), default=10, show_default=True, help="How many at most.")
 def tail(console: Console, lines: int) -> None:
-    async def read(client: Client) -> list[journal.JournalLine]:
-        return await journal.tail(client.queries, lines)
+    async def read(client: Client) -> list[JournalEntry]:
+        return [entry_of(each) for each in await journal.tail(client.queries, lines)]
 
-    found = console.ask(read)
-    document = [{"entry": each.line.seq, "id": each.id, **asdict(shown_entry(each.line))} for each in found]
-    rows = [[str(each.line.seq), local(each.line.at), each.id, told(each.line)] for each in found]
-    console.answer({"entries": document}, table(rows) if rows else "")
+    found = console.request("journal", last=lines).items if console.server is not None else console.ask(read)
+    rows = [[each.entry, local(each.at), each.id, told(each)] for each in found]
+    console.answer({"entries": [*map(document, found)]}, table(rows) if rows else "")
+
+
+def document(entry: JournalEntry) -> dict[str, Any]:
+    """An entry with its number in the journal, which is a text only in answers of a server."""
+    return {**asdict(entry), "entry": int(entry.entry)}

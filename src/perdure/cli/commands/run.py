@@ -63,6 +63,7 @@ class Ending(NamedTuple):
     help="Start a used key again: after a failure, or always.",
 )
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait no longer than this.")
+@click.option("--as", "person", metavar="ID", envvar="PERDURE_ACTOR", show_envvar=True, help="Who starts it.")
 def run(  # noqa: PLR0917
     console: Console,
     target: str,
@@ -73,6 +74,7 @@ def run(  # noqa: PLR0917
     key: str | None,
     reuse: Reuse | None,
     timeout: float | None,
+    person: str | None,
 ) -> None:
     """MODULE is importable from the current directory, or a path ending in .py. All its flows are registered. FILE is a
     playbook, ending in .yaml, whose workload the input changes; or a process in YAML or JSON.
@@ -88,7 +90,7 @@ def run(  # noqa: PLR0917
             console.note(doubt)
         run = Run(console, progress, timeout, Given(handlers, allow, secrets_of(connections)))
         workflows += functions
-        ending: Ending = run_async(lambda: run.run(workflows, workflow, value, key, reuse))
+        ending: Ending = run_async(lambda: run.run(workflows, workflow, value, key, reuse, person))
     again = Again(console, target, given, sets, ending.state.address.key)
     sys.exit(_tell(console, ending, again, timeout))
 
@@ -125,8 +127,8 @@ class Run:
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._reader = Reader()
 
-    async def run(
-        self, workflows: list[Any], workflow: Any, value: Any, key: str | None, reuse: Reuse | None
+    async def run(  # noqa: PLR0917
+        self, workflows: list[Any], workflow: Any, value: Any, key: str | None, reuse: Reuse | None, by: str | None
     ) -> Ending:
         with interruptible() as (interrupted, hurry):
             opened = open_engine(
@@ -140,7 +142,8 @@ class Run:
             async with opened as engine:
                 engine.hurry = hurry
                 began = time.time()
-                handle = await engine.start_plain(workflow, {} if value is None else value, key=key, reuse=reuse)
+                value = {} if value is None else value
+                handle = await engine.start_plain(workflow, value, key=key, reuse=reuse, by=by)
                 about = await handle.summary()
                 if about.started_at.timestamp() < began:
                     await self._look(engine, handle, about.id, silent=True)

@@ -33,7 +33,7 @@ async def start(calling: Calling, given: bulk.BulkParams) -> Any:
     if calling.event and not given.dry_run:
         own = hashlib.blake2b(calling.event.encode(), digest_size=12).hexdigest()
         calling.made = Address(WORKFLOW, own)
-    reason = given.reason or calling.request.headers.get("x-reason", "")[:500]
+    reason = given.reason or calling.request.reason
     given = replace(given, by=actor, reason=reason, selection=await _seen(calling, given.selection))
     answer = await bulk.begin(calling.client, given, may, own)
     if given.dry_run:

@@ -28,6 +28,7 @@ from ..problems import HttpProblem, rows_of
 from ..reading import no_such
 from .instances import Nothing
 from .looks import code_of
+from .parts import reason_of
 
 RUNS_MAX: Final = 200
 MIGRATED_MAX: Final = 500
@@ -164,6 +165,7 @@ class MigrationParams(msgspec.Struct, frozen=True):
     """`to` is a version; `map` has new locations of steps by the old ones. `keys`: only these instances.
 
     `dry_run`: only tell what would happen. `plan` is that of a dry run: refused if another set of instances fits now.
+    `reason` is recorded.
     """
 
     name: str
@@ -172,12 +174,14 @@ class MigrationParams(msgspec.Struct, frozen=True):
     keys: list[str] = []
     dry_run: bool = False
     plan: str = ""
+    reason: str = ""
 
 
 class MigratedInstances(msgspec.Struct, frozen=True):
     """The instances that go on under the version, or would, and those that stay, with why; the `plan` of a dry run.
 
-    `more`: so many other live instances were not looked at; the same request again goes on with them.
+    `more`: so many other live instances were not looked at; the same request again goes on with them. `code` is the
+    version with the hash of its definition.
     """
 
     name: str
@@ -186,6 +190,7 @@ class MigratedInstances(msgspec.Struct, frozen=True):
     left: list[LeftAlone]
     more: int = 0
     plan: str | UnsetType = UNSET
+    code: str = ""
 
 
 async def migrate(calling: Calling, given: MigrationParams) -> MigratedInstances:
@@ -202,19 +207,20 @@ async def migrate(calling: Calling, given: MigrationParams) -> MigratedInstances
         planned = await _migrated(calling, given, few, dry_run=True)
         plan = plan_of("migrate", {"to": to, "map": given.map, "ids": sorted(planned.migrated)}, len(planned.migrated))
         if given.dry_run:
-            return MigratedInstances(given.name, to, planned.migrated, planned.left, more, plan)
+            return MigratedInstances(given.name, to, planned.migrated, planned.left, more, plan, planned.version)
         if given.plan != plan:
             now = f"{len(planned.migrated)} instances fit now"
             raise SelectionChanged(f"the plan {given.plan!r:.60} is of other instances: {now}; make another dry run")
     found = await _migrated(calling, given, few, dry_run=False)
     if found.left and not found.migrated:
         raise DoesNotFit(f"no instance fits {given.name} {to}: {found.left[0].id}: {found.left[0].why}")
-    return MigratedInstances(given.name, to, found.migrated, found.left, more)
+    return MigratedInstances(given.name, to, found.migrated, found.left, more, code=found.version)
 
 
 async def _migrated(calling: Calling, given: MigrationParams, keys: list[str], *, dry_run: bool) -> Migration:
-    asked = calling.client.processes.migrate(given.name, to=given.to, keys=keys, map=given.map, dry_run=dry_run)
-    found = await calling.within(f"migration of {given.name}", asked)
+    asked, said = calling.client.processes.migrate, reason_of(given.reason)
+    work = asked(given.name, to=given.to, keys=keys, map=given.map, dry_run=dry_run, **said)
+    found = await calling.within(f"migration of {given.name}", work)
     if found is None:
         raise HttpProblem(409, "still-working", "the migration goes on: ask later what is left", retry_after=5)
     calling.subjects.add(given.name)
@@ -235,13 +241,15 @@ class SimulateParams(msgspec.Struct, frozen=True):
 
 
 class SimulatedDefinition(msgspec.Struct, frozen=True):
-    """How often the runs ended in which way, and what no run came to."""
+    """How often the runs ended in which way, and what no run came to. The rest is of crashes."""
 
     runs: int
     verdicts: dict[str, int]
     unreached_steps: list[str]
     unreached_arcs: list[str]
     unreached_rules: list[str]
+    finding: str = ""
+    crashes: int = 0
 
 
 async def simulate(calling: Calling, given: SimulateParams) -> SimulatedDefinition:

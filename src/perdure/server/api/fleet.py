@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from perdure.access.model import Who, allowed
 from perdure.definitions.load import register_of
+from perdure.definitions.model import Registered
 from perdure.kernel.batch import Standing
 from perdure.kernel.moment import when
 from perdure.kernel.placement import NUMBERS
@@ -43,7 +44,7 @@ class OldestInstance(msgspec.Struct, frozen=True):
 
 class WorkflowVersion(msgspec.Struct, frozen=True):
     """`here`: an engine has its code. `oldest` is its oldest live instance. Of a definition that is data: whether new
-    instances run on it (`active`), and who registered it when.
+    instances run on it (`active`), who registered it when, and the `digest` of its bytes.
     """
 
     version: str
@@ -53,6 +54,7 @@ class WorkflowVersion(msgspec.Struct, frozen=True):
     active: bool | UnsetType = UNSET
     put_at: datetime | UnsetType = UNSET
     put_by: str | UnsetType = UNSET
+    digest: str | UnsetType = UNSET
 
 
 class WorkflowItem(msgspec.Struct, frozen=True):
@@ -160,13 +162,18 @@ async def _registered(calling: Calling, item: WorkflowItem) -> WorkflowItem:
     if register is None:
         return item
     known = {each.version: each for each in register.versions}
+    unread = known.keys() - {each.version.partition("+")[0] for each in item.versions}
+    listed = [*item.versions, *(WorkflowVersion(each, {}, False) for each in known if each in unread)]
     versions = [
-        each
-        if (row := known.get(each.version.partition("+")[0])) is None
-        else replace(each, active=row.version == register.active, put_at=when(row.at), put_by=row.by)
-        for each in item.versions
+        each if (row := known.get(each.version.partition("+")[0])) is None else _told(each, row, register.active)
+        for each in listed
     ]
     return replace(item, versions=versions)
+
+
+def _told(version: WorkflowVersion, row: Registered, active: str) -> WorkflowVersion:
+    is_active = row.version == active
+    return replace(version, active=is_active, put_at=when(row.at), put_by=row.by, digest=row.digest)
 
 
 def _parameters(data: bytes) -> Any:

@@ -106,12 +106,12 @@ async def ls(calling: Calling, given: ListQuery) -> InstanceList:
     return await list_page(calling, given, where_of(given))
 
 
-async def list_page(calling: Calling, given: ListQuery, where: Where) -> InstanceList:
-    """The page of a list that shows what fits `where`."""
+async def list_page(calling: Calling, given: ListQuery, where: Where, after: ListPlace | None = None) -> InstanceList:
+    """The page of a list that shows what fits `where`. `after`: where it begins, without a cursor."""
     if not 1 <= given.limit <= PAGE_MAX:
         raise HttpProblem(422, "bad-request", f"limit is 1 to {PAGE_MAX}, found {given.limit}", where="/limit")
     use = hashlib.blake2b(f"{given.order} {to_text(where)}".encode(), digest_size=8).digest()
-    back, place = _place(calling, use, given.cursor)
+    back, place = _place(calling, use, given.cursor) if given.cursor else (False, after)
     at = pack(await calling.client.queries.heights())
     oldest = (given.order == "started") != back
     by_change = given.order == "-changed"
@@ -133,8 +133,6 @@ async def list_page(calling: Calling, given: ListQuery, where: Where) -> Instanc
 
 def _place(calling: Calling, use: bytes, cursor: str) -> tuple[bool, ListPlace | None]:
     """Where a cursor goes on, and whether backwards."""
-    if not cursor:
-        return False, None
     body = calling.accesses.signer.read("cursor", cursor)
     if body is None or body[:8] != use:
         text = "this cursor is of another list, or of another server; begin again without it"
@@ -309,14 +307,18 @@ async def waiting(calling: Calling, given: Id) -> WaitingAnswer:
 
 
 class ChildrenAnswer(msgspec.Struct, frozen=True):
+    """`partial`: there are more; the list of instances with this `parent` pages through all."""
+
     id: str
     items: list[ListedHead]
+    partial: bool = False
 
 
 async def children(calling: Calling, given: Id) -> ChildrenAnswer:
     head = await calling.find(given.id)
     heads = await calling.client.queries.heads(Filter(parent=head.id, limit=CHILDREN_MAX))
-    return ChildrenAnswer(id_of(head), [listed(each, id_of(head)) for each in heads if calling.sees(each.workflow)])
+    seen = [listed(each, id_of(head)) for each in heads if calling.sees(each.workflow)]
+    return ChildrenAnswer(id_of(head), seen, len(heads) == CHILDREN_MAX)
 
 
 class HistoryQuery(msgspec.Struct, frozen=True):

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec import UNSET, UnsetType
 
 from perdure.access.model import allowed
 from perdure.codec import to_plain
 from perdure.errors import CallerError
 from perdure.kernel.placement import SHARDS_MAX
 from perdure.kernel.status import TERMINAL
-from perdure.ports.seen import Line
+from perdure.runtime.history import list_place
 from perdure.views.doctor import examine, versions
-from perdure.views.journal import page
-from perdure.views.look import ShownEntry, shown_entry
+from perdure.views.journal import JournalEntry, JournalLine, JournalPage, entry_of, page
+from perdure.views.journal import tail as last
 from perdure.views.reasons import rules_in_force, words_for
 from perdure.views.where import Term
 
@@ -26,31 +26,22 @@ from .instances import InstanceList, ListQuery, Nothing, list_page, where_of
 LINES_MAX: Final = 500
 
 
-class JournalEntry(ShownEntry, frozen=True, kw_only=True):
-    """`entry` is the number in the journal, `number` that among the entries of the instance `id`."""
-
-    entry: str
-    id: str
-
-
-def _entry(id: str, line: Line) -> JournalEntry:
-    return JournalEntry(**asdict(shown_entry(line)), entry=str(line.seq), id=id)
-
-
 class JournalQuery(msgspec.Struct, frozen=True):
-    """Entries of one shard after a number, at most `limit`."""
+    """Entries of one shard after a number, at most `limit`. `last`: the last so many of all shards instead."""
 
     shard: int = 0
     after: int = 0
     limit: int = 100
+    last: int = 0
 
 
 class JournalAnswer(msgspec.Struct, frozen=True):
-    """`next` is the `after` of the next page; null: the journal ends here."""
+    """`next` is the `after` of the next page; null: the journal ends here. `head`: the last entry of all shards."""
 
     shard: int
     items: list[JournalEntry]
     next: str | None
+    head: str
 
 
 async def journal(calling: Calling, given: JournalQuery) -> JournalAnswer:
@@ -68,9 +59,15 @@ async def journal(calling: Calling, given: JournalQuery) -> JournalAnswer:
             calling.subjects.add(workflow or "*")
         return sees
 
-    found = await page(calling.client.queries, given.shard, given.after, given.limit, visible)
-    items = [_entry(each.id, each.line) for each in found.lines]
-    return JournalAnswer(given.shard, items, str(found.next) if found.next else None)
+    queries = calling.client.queries
+    if given.last:
+        _check_limit(given.last, "last")
+        found = JournalPage(await last(queries, given.last, visible), 0)
+    else:
+        found = await page(queries, given.shard, given.after, given.limit, visible)
+    items = [*map(entry_of, found.lines)]
+    head = str(await queries.height())
+    return JournalAnswer(given.shard, items, str(found.next) if found.next else None, head)
 
 
 def _check_limit(limit: int, name: str) -> None:
@@ -98,11 +95,19 @@ async def doctor(calling: Calling, given: Nothing) -> DoctorAnswer:
 # ---- what events make ----------------------------------------------------------------------------------------
 
 
-async def living(calling: Calling, given: ListQuery) -> InstanceList:
+class LivingQuery(ListQuery, frozen=True):
+    """`before`: the list goes on after the instance of this number."""
+
+    before: int = 0
+
+
+async def living(calling: Calling, given: LivingQuery) -> InstanceList:
     """The instances that events made and that have not ended, by the manifest in force."""
-    names = tuple((await rules_in_force(calling.client.queries)).versions)
+    queries = calling.client.queries
+    names = tuple((await rules_in_force(queries)).versions)
     only = Term("workflow", ":", names or ("",)), Term("status", ":", tuple(TERMINAL), negated=True)
-    return await list_page(calling, given, (*where_of(given), *only))
+    place = await list_place(queries, given.before, given.order == "-changed")
+    return await list_page(calling, given, (*where_of(given), *only), place)
 
 
 class StateQuery(msgspec.Struct, frozen=True):
@@ -113,13 +118,17 @@ class StateQuery(msgspec.Struct, frozen=True):
 
 
 class StateAnswer(msgspec.Struct, frozen=True):
-    """`entry`: the state is that of this entry of the journal, or, if null, that of now."""
+    """`entry`: the state is that of this entry of the journal, or, if null, that of now. `head`: the journal's last
+    entry. `goes_to`: the version in force, if the instance is not migrated to it yet.
+    """
 
     id: str
     version: str
     status: str
     entry: str | None
     state: Any
+    head: str
+    goes_to: str | UnsetType = UNSET
 
 
 async def state(calling: Calling, given: StateQuery) -> StateAnswer:
@@ -130,7 +139,8 @@ async def state(calling: Calling, given: StateQuery) -> StateAnswer:
     policy, _ = await words_for(calling.client.queries, head.workflow, False)
     if policy.created != "message":
         raise unknown(f"instance {given.id[:80]!r} that events make")
-    if given.at > await calling.client.queries.height():
+    height = await calling.client.queries.height()
+    if given.at > height:
         raise unknown(f"entry {given.at}")
     try:
         found = to_plain(await calling.client.state(head.workflow, head.key, at=given.at or None))
@@ -138,7 +148,11 @@ async def state(calling: Calling, given: StateQuery) -> StateAnswer:
         raise HttpProblem(409, "code-not-here", f"the state of {id_of(head)} is not known here: {error}") from None
     if found is None:
         raise unknown(f"state of {id_of(head)} at entry {given.at}" if given.at else f"state of {id_of(head)}")
-    return StateAnswer(id_of(head), head.version, head.status, str(given.at) if given.at else None, found)
+    force = await rules_in_force(calling.client.queries)
+    outdated = not given.at and head.status not in TERMINAL and force.outdated(head.workflow, head.version)
+    goes_to = force.versions[head.workflow] if outdated else UNSET
+    entry = str(given.at) if given.at else None
+    return StateAnswer(id_of(head), head.version, head.status, entry, found, str(height), goes_to)
 
 
 class TailQuery(msgspec.Struct, frozen=True):
@@ -156,4 +170,4 @@ async def tail(calling: Calling, given: TailQuery) -> TailAnswer:
     _check_limit(given.lines, "lines")
     head = await calling.find(given.id)
     lines = await calling.cut(head, lambda whole: whole.lines[-given.lines :])
-    return TailAnswer(id_of(head), [_entry(id_of(head), line) for line in lines])
+    return TailAnswer(id_of(head), [entry_of(JournalLine(id_of(head), line)) for line in lines])

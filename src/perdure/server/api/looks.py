@@ -9,11 +9,13 @@ import json
 from typing import Any, Literal, get_type_hints
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from perdure.codec.jsonschema import schema_of
 from perdure.codec.parameters import form_of
-from perdure.errors import PerdureError, UnknownEntry
+from perdure.definitions.load import register_of
+from perdure.errors import PerdureError, UnknownEntry, UnknownVersion
 from perdure.runtime.bulk import handle_of
 from perdure.verbs.read import TraceAnswer, TraceParams, trace
 from perdure.views.find import readings
@@ -23,6 +25,7 @@ from perdure.views.trace import TraceNode
 
 from ..calling import Calling, id_of
 from ..problems import HttpProblem
+from ..reading import no_such
 from .instances import state_by_messages
 
 
@@ -48,32 +51,39 @@ async def at(calling: Calling, given: AtQuery) -> PastInstance:
 
 
 class DrawingQuery(msgspec.Struct, frozen=True):
-    """`at`: the number of an entry; 0: as it is now."""
+    """`at`: the number of an entry; 0: as it is now. `until`: the same, by the number of the journal.
+
+    `format`: the answer has its `text` instead of the picture.
+    """
 
     id: str
     at: int = 0
+    until: int = 0
+    format: Literal["", "svg", "mermaid", "json"] = ""
+    direction: Literal["LR", "TB"] = "LR"
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """`picture` has nodes, frames and edges at their places."""
+    """`picture` has nodes, frames and edges at their places. With a `format` it is null, and `text` has it."""
 
     picture: Any
+    text: str | UnsetType = UNSET
 
 
 async def drawing(calling: Calling, given: DrawingQuery) -> Drawing:
     head = await calling.find(given.id)
-    seq = None
+    seq = given.until or None
     if given.at:
         lines = await calling.cut(head, lambda whole: whole.page(given.at - 1, 0, 1))
         if not lines or lines[0].number != given.at:
             raise UnknownEntry(f"{id_of(head)} has no entry {given.at}")
         seq = lines[0].seq
     try:
-        text = await handle_of(calling.client, head).draw("json", at=seq)
+        text = await handle_of(calling.client, head).draw(given.format or "json", given.direction, at=seq)
     except PerdureError as error:
         reason = str(error).removeprefix(f"{id_of(head)} cannot be drawn here: ")
         raise HttpProblem(409, "code-not-here", f"{id_of(head)} cannot be drawn here: {reason}") from None
-    return Drawing(json.loads(text))
+    return Drawing(None, text) if given.format else Drawing(json.loads(text))
 
 
 class VersionQuery(msgspec.Struct, frozen=True):
@@ -100,6 +110,10 @@ async def code_of(calling: Calling, name: str, version: str) -> Any:
     found = await calling.client.code(name, version)
     if found is None and name not in known:
         raise await calling.no_workflow(name)
+    register = None if found is not None or not version else await register_of(calling.client.queries, name)
+    if register is not None and register.find(version.partition("+")[0]) is None:
+        versions = [each.version for each in register.versions]
+        raise UnknownVersion(no_such(f"version of {name}", version, versions))
     if found is None:
         text = f"this server has no code of {f'{name} {version[:80]}'.strip()}: serve the module that has it"
         raise HttpProblem(409, "code-not-here", text)

@@ -7,14 +7,13 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from perdure.errors import AmbiguousReference, UnknownIntent
+from perdure.errors import UnknownIntent
 from perdure.kernel.outside import KIND
-from perdure.kernel.status import TERMINAL
 from perdure.ports.outside import OpenEffect
-from perdure.ports.store import Filter
 from perdure.runtime.open_effects import intent_id, was_asked
+from perdure.runtime.references import live_one
 
-from ..calling import Calling, id_of, unknown
+from ..calling import Calling
 from ..problems import HttpProblem
 from .access import Done
 
@@ -98,16 +97,9 @@ class ReferenceAnswer(msgspec.Struct, frozen=True):
 
 
 async def message(calling: Calling, given: ReferenceParams) -> ReferenceAnswer:
-    """Only instances that the login sees have references for it."""
-    wanted = {"reference": given.reference, **{f"reference.{part}": value for part, value in given.parts.items()}}
-    heads = await calling.client.queries.heads(Filter(tags=wanted, limit=LIMIT_MAX))
-    live = [head for head in heads if head.status not in TERMINAL and calling.sees(head.workflow)]
-    if not live:
-        raise unknown(f"live instance with the reference {given.reference[:80]!r}")
-    if len(live) > 1:
-        found = ", ".join(id_of(head) for head in live[:5])
-        raise AmbiguousReference(f"several live instances have this reference: {found}; tell them apart by parts")
-    await calling.find(f"@{live[0].id}")
-    handle = calling.client.handle(live[0].workflow, live[0].key)
+    """It reaches an instance that the login sees."""
+    found = await live_one(calling.client.queries, given.reference, given.parts, calling.sees)
+    await calling.find(f"@{found.id}")
+    handle = calling.client.handle(found.workflow, found.key)
     await handle.send(given.name, given.body, id=calling.event or None)
     return ReferenceAnswer(handle.id, given.name)

@@ -32,7 +32,7 @@ async def _state(calling: Calling, head: HeadRow, field: str) -> dict[str, Any] 
     if found is None:
         return None
     if not isinstance(found, dict) or field not in found:
-        raise HttpProblem(409, "bad-request", f"{id_of(head)} has no {field}: it is of another dialect")
+        raise HttpProblem(422, "bad-request", f"{id_of(head)} has no {field}: it is of another dialect")
     return found
 
 
@@ -70,11 +70,12 @@ async def tokens(calling: Calling, given: Id) -> TokensAnswer:
 
 
 class PatchParams(msgspec.Struct, frozen=True):
-    """Keys of ctx with their values. `if_version`: only if ctx still has this version."""
+    """Keys of ctx with their values. `if_version`: only if ctx still has this version. `reason` is recorded."""
 
     id: str
     set: dict[str, Any]
     if_version: int | None = None
+    reason: str = ""
 
 
 class PatchAnswer(msgspec.Struct, frozen=True):
@@ -89,7 +90,7 @@ async def patch(calling: Calling, given: PatchParams) -> PatchAnswer:
     body: dict[str, Any] = {"set": given.set}
     if given.if_version is not None:
         body["if_ctx_version"] = given.if_version
-    answer = await _answer(calling, head, "ctx", body)
+    answer = await _answer(calling, head, "ctx", body, given.reason)
     if "refused" in answer:
         raise HttpProblem(409, "patch-refused", f"{id_of(head)}: {answer['refused']}")
     return PatchAnswer(id_of(head), answer["ctx_version"])
@@ -151,9 +152,14 @@ async def _nodes(calling: Calling, id: str) -> tuple[HeadRow, list[str]]:
     return head, [each["node"] for each in found["nodes"]]
 
 
-async def _answer(calling: Calling, head: HeadRow, name: str, body: Any) -> Any:
+async def _answer(calling: Calling, head: HeadRow, name: str, body: Any, reason: str = "") -> Any:
     said: Any = {"id": calling.event} if calling.event else {}
-    return await handle_of(calling.client, head).ask(name, body, timeout=ANSWER_SECONDS, **said)
+    return await handle_of(calling.client, head).ask(name, body, timeout=ANSWER_SECONDS, **said, **reason_of(reason))
+
+
+def reason_of(reason: str) -> Any:
+    """The reason of a body; without it, the one of the header `X-Reason` is recorded."""
+    return {"reason": reason} if reason else {}
 
 
 class ReportAnswer(msgspec.Struct, frozen=True):
@@ -171,7 +177,7 @@ async def report(calling: Calling, given: Id) -> ReportAnswer:
     if found is None:  # a graph that has ended has published it
         found = await handle_of(calling.client, head).read(REPORT)
     if not isinstance(found, dict) or "nodes" not in found:
-        raise HttpProblem(409, "bad-request", f"{id_of(head)} has no report: it is no graph")
+        raise HttpProblem(422, "bad-request", f"{id_of(head)} has no report: it is no graph")
     hidden = () if calling.values(head.workflow) else ("detail", "notes", "bracket")
     nodes = [{name: value for name, value in each.items() if name not in hidden} for each in found["nodes"]]
     return ReportAnswer(id_of(head), nodes, found["denials"], found["used"])

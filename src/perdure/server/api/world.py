@@ -218,9 +218,10 @@ class SnapshotList(msgspec.Struct, frozen=True):
 
 
 class TakenSnapshot(msgspec.Struct, frozen=True):
-    """None: it is taken still, and listed when it is done."""
+    """None: it is taken still, and listed when it is done. `written`: how many blobs were put for it."""
 
     snapshot: ShownSnapshot | None
+    written: int = 0
 
 
 class CollectParams(msgspec.Struct, frozen=True):
@@ -234,7 +235,9 @@ class CollectParams(msgspec.Struct, frozen=True):
 async def take(calling: Calling, given: TakeParams) -> Any:
     _governance(calling)
     taken = await calling.within("world snapshot", Snapshots(calling.client).take(full=given.full))
-    return 202 if taken is None else 200, TakenSnapshot(None if taken is None else _shown_snapshot(taken))
+    if taken is None:
+        return 202, TakenSnapshot(None)
+    return 200, TakenSnapshot(_shown_snapshot(taken), taken.written)
 
 
 async def snapshots(calling: Calling, given: Nothing) -> SnapshotList:

@@ -9,6 +9,9 @@ export class Problem extends Error {
   }
 }
 
+// A header has bytes and no line breaks: a reason in any language is sent as UTF-8.
+const inBytes = (text) => String.fromCharCode(...new TextEncoder().encode(text.replace(/\s+/g, " ")));
+
 // The positions of the journal at which the page has read. A stream that begins at none after them brings all that came
 // since: the page need not be read once more.
 const READ_MAX = 50;
@@ -32,7 +35,7 @@ async function ask(method, path, { query, body, headers } = {}) {
   try {
     answer = await fetch(url, {
       method,
-      headers: { "x-perdure": "1", ...(body === undefined ? {} : { "content-type": "application/json" }), ...headers },
+      headers: { "x-perdure": "1", ...(body === undefined ? {} : { "content-type": "application/json" }), ...Object.fromEntries(Object.entries(headers ?? {}).map(([name, text]) => [name, inBytes(text)])) },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch {

@@ -198,16 +198,17 @@ export const rowAt = (list, location) => rows(tree(list), { turned: new Set(), s
 
 // `node(location)`: what a report tells of it besides.
 export function Chosen({ row, location = row.location, show, act, heard, node = () => null }) {
+  const part = node(location); // of a drawing, which may rest while its last run has ended
   return html`<aside class="sheet card" aria-label="Selected operation"><header><h3>${visible(location)}</h3><span class="end"><${Copy} text=${location} label="Copy the location" /><button class="copy" type="button" aria-label="Close" title="Close: Esc" data-key="Escape" onClick=${() => set({ at: "" })}><${Icon} name="close" /></button></span></header>
-  ${node(location)}${row ? html`<${Told} row=${row} show=${show} act=${act} heard=${heard} />` : html`<div class="part"><p class="muted">No operation is recorded here.</p></div>`}</aside>`;
+  ${part}${row ? html`<${Told} row=${row} show=${show} act=${act} heard=${heard} run=${Boolean(part)} />` : html`<div class="part"><p class="muted">No operation is recorded here.</p></div>`}</aside>`;
 }
 
-function Told({ row, show, act, heard }) {
+function Told({ row, show, act, heard, run }) {
   const last = row.attempts.at(-1);
   const said = last.closed ? null : heard?.[row.location];
   const can = (verb) => show.may[verb] === "";
   const entries = [...new Set(row.attempts.flatMap((each) => each.entries))];
-  return html`<div class="part"><dl class="facts"><dt>status</dt><dd><${Status} of=${status(row)} /></dd><dt>kind</dt><dd>${last.kind}${last.what && html`, <code>${visible(last.what)}</code>`}</dd>
+  return html`<div class="part"><dl class="facts"><dt>${run ? "last run" : "status"}</dt><dd><${Status} of=${status(row)} /></dd><dt>kind</dt><dd>${last.kind}${last.what && html`, <code>${visible(last.what)}</code>`}</dd>
     ${last.kind === "step" && html`<dt>policy</dt><dd>${[last.once ? "may not be repeated" : "may be repeated after a crash", last.timeout === null ? "" : `timeout ${span(last.timeout * 1000)}`, last.deliveries > 1 ? `delivered ${last.deliveries} times` : ""].filter(Boolean).join(", ")}</dd>`}
     ${last.key && html`<dt>key</dt><dd class="keyed"><code title=${last.key}>${last.key.slice(0, 12)}…</code><${Copy} text=${last.key} label="Copy the idempotency key" /></dd>`}
     ${last.due && html`<dt>due</dt><dd>${moment(last.due)}</dd>`}<dt>entries</dt><dd class="mono">${entries.slice(0, 30).map((each, n) => html`${n > 0 && ", "}<button class="plain link" type="button" title="Go to this entry" onClick=${() => set({ entry: each })}>${each}</button>`)}${entries.length > 30 && "…"}</dd>
