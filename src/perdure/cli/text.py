@@ -23,6 +23,7 @@ __all__ = [
     "Lines",
     "ago",
     "counted",
+    "error_line",
     "first_line",
     "indented",
     "joined",
@@ -30,10 +31,8 @@ __all__ = [
     "noted",
     "short",
     "shown",
-    "span",
-    "style",
 ]
-__all__ += ["styled", "table", "to_json", "told", "unstyled", "until"]
+__all__ += ["span", "style", "styled", "table", "to_json", "told", "unstyled", "until"]
 
 STYLES: Final = {
     "running": "cyan",
