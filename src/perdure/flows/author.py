@@ -292,11 +292,9 @@ class Flow(Generic[P, R]):
         return [(mail.message.name, decode(mail.message.body)) for mail in kept]
 
     def refuse_answer(self, machine: Machine, location: str, answer: Any) -> None:
-        from .unsettled import check_answer
+        from .unsettled import refuse_answer
 
-        found = cast("FlowMachine", machine).unsettled.get(location)
-        if found is not None:
-            check_answer(found[0], location, answer)
+        refuse_answer(cast("FlowMachine", machine), location, answer)
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
         if not same_operations(recorded, current) or recorded.withdraw != current.withdraw:
