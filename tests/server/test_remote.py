@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from perdure import Governance, manifest
+from perdure.access.model import Grant
 from perdure.app.ours import load_playbook
 from perdure.cli import cli
 from perdure.cli.console import ASKED, Console
@@ -31,9 +32,9 @@ READS = [
 ]
 
 
-async def perdure(*words, token="", **env):
+async def perdure(*words, token="", form=("--json",), **env):
     given = {"PERDURE_TOKEN": token, **env}
-    result = await asyncio.to_thread(CliRunner().invoke, cli, [*words, "--json"], prog_name="perdure", env=given)
+    result = await asyncio.to_thread(CliRunner().invoke, cli, [*words, *form], prog_name="perdure", env=given)
     assert isinstance(result.exception, SystemExit | None), result.exception
     return result
 
@@ -221,6 +222,7 @@ def test_definitions_events_and_proposals_go_through_a_server(tmp_path):
         await rules.apply(manifest(first))
         ann, token = [key_of(await site.key(ADMIN, actor=actor)) for actor in ("ann", "bob")]
         proposed = await perdure("manifest", "propose", str(wanted), "--server", site.url, token=ann)
+        lines = await perdure("manifest", "propose", str(wanted), "--server", site.url, token=ann, form=())
         await rules.shadow(1, mode="migrate")
         acted = [
             await perdure(*words, "--server", site.url, token=token)
@@ -238,9 +240,9 @@ def test_definitions_events_and_proposals_go_through_a_server(tmp_path):
             await perdure("manifest", "proposals", *place, token=token)
             for place in (("--db", database), ("--server", site.url))
         ]
-        return [*acted, proposed], both
+        return [*acted, proposed], both, lines.stdout
 
-    acted, both = run(story, url=database, workflows=[*ALL, first, second])
+    acted, both, lines = run(story, url=database, workflows=[*ALL, first, second])
 
     assert [each.exit_code for each in acted] == [0] * 8, [each.stdout + each.stderr for each in acted]
     sent, put, active, greet, approved, applied, migrated, proposed = (json.loads(each.stdout) for each in acted)
@@ -248,6 +250,7 @@ def test_definitions_events_and_proposals_go_through_a_server(tmp_path):
     assert (put["digest"], active) == (referring.hash, {"name": "referring", "active": "1.0.0"})
     assert greet["name"] == "greet" and (approved["proposal"], approved["status"]) == (1, "approved")
     assert (proposed["proposal"], proposed["status"]) == (1, "proposed")
+    assert lines.startswith("proposal 2\n") and "+ cell w/total@2" in lines
     assert applied == {"hash": manifest(second).manifest.hash, "mode": "migrate"} and "migrated" in migrated
     assert json.loads(both[0].stdout) == json.loads(both[1].stdout)
 
@@ -339,6 +342,7 @@ def test_worlds_and_definitions_are_told_alike_by_a_database_and_a_server(tmp_pa
         elif words[:2] == ("manifest", "diff"):
             del told["b"]["target"], asked["b"]["target"]
         assert told == asked, words
+        assert here.exit_code or here.stderr == there.stderr, words
     assert [each.exit_code for each in denied] == [7, 7, 7], [each.stdout for each in denied]
 
 
@@ -390,6 +394,44 @@ def test_worlds_and_definitions_are_changed_alike_by_a_database_and_a_server(tmp
         assert told == answered and told, words
     assert json.loads(found[-1][2].stdout)["migrated"] == ["referring/3"]
     assert [each["reason"] for each in asked.values()] == ["it stays"]
+
+
+def test_a_server_without_an_engine_tells_the_same_and_says_what_needs_one(tmp_path):
+    database = str(tmp_path / "shop.db")
+
+    async def begun(site):
+        await a_world(site, tmp_path)
+        limited = await site.key(Grant("viewer", ("order",)), actor="vi")
+        return key_of(await site.key(ADMIN, actor="bob")), key_of(limited)
+
+    key, limited = run(begun, url=database, workflows=[*ALL, first, second])
+
+    async def alone(site):
+        asked = [(words, 0) for words in TOLD if words in (("cells", "ls"), ("processes", "ls"), ("playbooks", "ls"))]
+        told = []
+        for words, exit in [*asked, (("manifest", "approve", "1"), 4)]:
+            here = await perdure(*words, "--db", database)
+            told.append((exit, here, await perdure(*words, "--server", site.url, token=key)))
+        shown = await perdure("cells", "show", "w/total", "a", "--server", site.url, token=key)
+        hidden = [
+            await perdure(*words, "--server", site.url, token=limited)
+            for words in (
+                ("cells", "show", "w/total", "a"),
+                ("manifest", "proposals"),
+                ("processes", "show", "referring"),
+            )
+        ]
+        return told, shown, hidden
+
+    told, shown, hidden = run(alone, url=database, connect=True)
+
+    for exit, here, there in told:
+        assert (here.exit_code, there.exit_code) == (exit, exit), here.stdout + there.stdout
+        assert exit or here.stdout == there.stdout
+    assert shown.exit_code == 4 and "ask a server that has it" in shown.stdout
+    assert [each.exit_code for each in hidden] == [3, 3, 3], [each.stdout for each in hidden]
+    assert "no cell is named 'w/total' (there are: none)" in hidden[0].stdout
+    assert "there is no world of cells" in hidden[1].stdout
 
 
 def test_each_command_asks_a_server_or_says_that_it_asks_the_database():

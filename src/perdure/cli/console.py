@@ -188,6 +188,10 @@ def _with_console(function: Callable[..., None], needed: bool) -> Callable[..., 
     return call
 
 
+PERSON: Final = ("--as", "--by")
+"""Options that name who acts."""
+
+
 def _refuse_person(context: click.Context) -> None:
     """Over a server, who acts is known by the key."""
     for param in context.command.params:
@@ -197,9 +201,6 @@ def _refuse_person(context: click.Context) -> None:
 
             raise Stopped(f"over a server the actor of the API key acts: leave out {param.opts[0]}")
 
-
-PERSON: Final = ("--as", "--by")
-"""Options that name who acts."""
 
 ASKED: Final = (
     *("start", "send", "cancel", "wake", "pause", "resume", "retry", "rewind", "fork", "settle", "tag"),

@@ -75,6 +75,7 @@ _OPTIONS: Final = {
     'reuse="failed"': "--reuse failed",
     'reuse="always"': "--reuse always",
     "force=True": "--force",
+    "register it, workflows=[...]": "ask a server that has it, or a database with --db and --against",
     "register it: perdure.open(url, workflows=[...])": "correct the name, or run an engine that has this workflow",
 }
 

@@ -18,6 +18,7 @@ from .exits import Exit, Stopped, exit_of_kind, in_options, kind_of
 
 TOKEN: Final = "PERDURE_TOKEN"
 SECONDS: Final = 60.0
+NO_ENGINE: Final = "no-engine"
 EXITS: Final = {
     401: Exit.DENIED,
     403: Exit.DENIED,
@@ -96,4 +97,5 @@ def _refused(error: urllib.error.HTTPError) -> Stopped:
     known = getattr(errors, str(problem.get("error")), None)
     if isinstance(known, type) and issubclass(known, errors.PerdureError):
         return Stopped(text, exit_of_kind(known), kind=kind_of(known))
-    return Stopped(text, EXITS.get(error.code, Exit.USAGE), kind=kind)
+    exit = Exit.CONFLICT if kind == NO_ENGINE else EXITS.get(error.code, Exit.USAGE)
+    return Stopped(text, exit, kind=kind)

@@ -229,7 +229,7 @@ def tail(console: Console, cell: str, key: str, lines: int, follow: bool) -> Non
         return
     if console.server is not None:
         refuse_unknown_of_server(console, address.workflow)
-        found = console.request("cells tail", id=str(address), lines=lines).entries
+        found = console.request("cells tail", id=str(address), lines=lines).entries if lines else []
     else:
         found = [entry_of(JournalLine(str(address), line)) for line in console.ask(read)[-lines:]] if lines else []
     documents = [*map(document_of, found)]

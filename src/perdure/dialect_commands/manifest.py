@@ -12,7 +12,7 @@ from msgspec import convert
 
 from perdure.cells import load
 from perdure.cells.compare import Contrast, contrasts
-from perdure.cells.patch import in_words
+from perdure.cells.patch import in_words, read_patch
 from perdure.cli.commands.read import write_file
 from perdure.cli.console import Console, define
 from perdure.cli.exits import Exit, Stopped
@@ -157,10 +157,10 @@ def propose(console: Console, target: str) -> None:
     proposal: Any
     if console.server is not None:
         proposal = console.request("manifest propose", manifest=wanted.data())
-        console.answer(_proposal(proposal), f"proposal {proposal.number}")
-        return
-    proposal = _ask(console, lambda rules: rules.propose(wanted))
-    lines = [f"proposal {proposal.number}", *(f"  {line}" for line in in_words(proposal.changes))]
+    else:
+        proposal = _ask(console, lambda rules: rules.propose(wanted))
+    changes = read_patch(_proposal(proposal)["changes"])
+    lines = [f"proposal {proposal.number}", *(f"  {line}" for line in in_words(changes))]
     _tell(console, proposal, joined(lines))
 
 

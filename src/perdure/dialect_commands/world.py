@@ -85,12 +85,10 @@ async def refuse_unknown_cell(queries: Queries, name: str) -> None:
 
 
 def refuse_unknown_of_server(console: Console, name: str) -> None:
-    """The same, of what a server tells."""
+    """The same, among the workflows that a server tells this login of."""
     listed = console.request("workflow ls").items
-    names = [each.name for each in listed if each.noun == POLICY.noun]
-    if not names:
-        raise Stopped(NO_CELLS, Exit.NOT_FOUND)
     if name not in [each.name for each in listed]:
+        names = [each.name for each in listed if each.noun == POLICY.noun]
         raise UnknownWorkflow(unknown("cell", name, names, "`perdure cells ls` lists what exists"))
 
 

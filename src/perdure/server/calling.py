@@ -93,7 +93,7 @@ class Calling(msgspec.Struct):
         what = "the world of cells"
         verdict = allowed(self.login, self.who, RULER.workflow)
         if verdict.hidden:
-            raise unknown(what)
+            raise unknown("world of cells")
         if not verdict.yes:
             raise forbidden(self, verdict.needs, what)
 

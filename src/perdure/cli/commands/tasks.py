@@ -50,7 +50,7 @@ def _acts(function: F) -> F:
 
 def _actor_of(console: Console, person: str | None, roles: tuple[str, ...], admin: bool) -> Actor | None:
     if console.server is not None:
-        _refuse_person()
+        _refuse_roles()
         return None
     given = roles or tuple(os.environ.get("PERDURE_ROLES", "").replace(",", " ").split())
     if person is None and (roles or admin):
@@ -58,12 +58,12 @@ def _actor_of(console: Console, person: str | None, roles: tuple[str, ...], admi
     return None if person is None else Actor(person, given, admin)
 
 
-def _refuse_person() -> None:
-    """Over a server, who acts is known by the key."""
+def _refuse_roles() -> None:
+    """Over a server, the roles of the actor are known by the key."""
     context = click.get_current_context()
-    for name in ("person", "roles", "admin"):
+    for name in ("roles", "admin"):
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise Stopped("over a server the actor of the API key acts: leave out --as, --role and --admin")
+            raise Stopped("over a server the actor of the API key acts: leave out --role and --admin")
 
 
 def _needed(console: Console, person: str | None, roles: tuple[str, ...], admin: bool) -> Actor | None:
