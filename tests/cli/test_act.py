@@ -66,6 +66,27 @@ def test_arguments_that_the_workflow_does_not_take_are_refused(world, input, tex
     assert world.perdure("show", "order/k").exit_code == 3, "nothing was recorded"
 
 
+def test_the_only_argument_may_stand_alone_and_the_parameters_are_named_where_it_may_not(world):
+    world.perdure("run", "flows:approval", "--input", '["x"]', "--key", "a", "--timeout", "0")
+    world.perdure("run", "flows:order", "--input", '{"order_id": "z"}')
+
+    alone = world.perdure("start", "approval", "--input", '"pumps"', "--key", "b")
+    refused = world.perdure("start", "order", "--input", '"z"', "--key", "k")
+
+    assert alone.exit_code == 0, alone.stderr
+    assert refused.exit_code == 2
+    assert "must be a JSON object of its parameters (order_id: str, cents: int" in refused.stderr
+
+
+def test_what_has_failed_takes_nothing_before_a_retry(world):
+    world.perdure("run", "flows:failing", "--key", "f")
+
+    for words in (("tag", "f", "a=1"), ("send", "f", "m")):
+        refused = world.perdure(*words)
+        assert refused.exit_code == 4
+        assert "takes no more events before a retry; start another instance, with a new key" in refused.stderr
+
+
 def test_every_verb_answers_in_json(known):
     assert known.json("start", "sleepy", "--key", "s") == {"id": "sleepy/s", "workflow": "sleepy", "key": "s"}
     assert known.json("send", "a", "decision", "1", "--id", "m-1") == {"id": "approval/a", "sent": "decision"}

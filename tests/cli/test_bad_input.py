@@ -70,7 +70,10 @@ def too_large(*args: str, what: str) -> Case:
 
 def ended(*args: str) -> Case:
     return Case(
-        args, "InstanceEnded", 4, ("order/done has completed", "takes no more", "or this key again with --reuse")
+        args,
+        "InstanceEnded",
+        4,
+        ("order/done has completed", "takes no more", "start another instance, with a new key"),
     )
 
 
@@ -85,7 +88,7 @@ CASES = {
         ("run", "flows:odrer"),
         "Usage",
         2,
-        ("flows has no 'odrer'", "did you mean 'order'?", "has the flows approval, "),
+        ("flows has no 'odrer'", "did you mean 'order'?", "has the workflows approval, "),
     ),
     "unknown key: send": unknown_instance("send", "nobody", "m"),
     "unknown key: cancel": unknown_instance("cancel", "nobody"),

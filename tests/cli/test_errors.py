@@ -9,6 +9,7 @@ BROKEN = {
     "syntax.py": "def f(:\n",
     "raising.py": "x = 1\nraise RuntimeError('two\\nlines')\n",
     "leaving.py": "import sys\nsys.exit(3)\n",
+    "greet.yaml": "",
     "double.py": (
         "import perdure\n\n@perdure.flow(name='same')\nasync def a(ctx): ...\n\n"
         "@perdure.flow(name='same')\nasync def b(ctx): ...\n"
@@ -63,6 +64,10 @@ def order(*more):
         (("start", "ordr"), 3, "did you mean 'order'?"),
         (("start", "order", "--input", "[1]"), 2, "must be a JSON object"),
         (("ls", "--status", "asleep"), 2, "asleep"),
+        (("ls", "--status", "wating"), 2, "Did you mean waiting?"),
+        (("ls", "--where", "status:waitng"), 2, "did you mean waiting?"),
+        (("ls", "--where", "status=waiting"), 2, "a filter is written with `:`: status:waiting"),
+        (("run", "greet.yml"), 2, "there is no file greet.yml; did you mean greet.yaml?"),
         (("ls", "--db", "missing.db"), 6, "there is no database"),
         (("ls", "--db", ":memory:"), 6, "lives in one process"),
         (("ls", "--db", "flows.py"), 6, "is not a database"),
@@ -84,6 +89,39 @@ def test_a_mistake_is_one_clear_line(world, args, exit, text):
     assert "Usage:" in result.stderr or len(result.stderr.splitlines()) == 1
     error = json.loads(as_json.stdout)["error"]
     assert text in error["message"] and error["exit"] == exit
+
+
+def test_the_place_of_a_module_that_fails_is_the_line_of_its_author(world):
+    (world.directory / "expression.py").write_text(
+        "from perdure.processes import Decide, start\n\nd = Decide('d', start.amount > 5 and start.x, [])\n"
+    )
+    (world.directory / "plain.py").write_text("import perdure\n\n\n@perdure.flow\ndef order(ctx): ...\n")
+
+    expression = world.perdure("check", "expression", db=False).stderr
+    plain = world.perdure("check", "plain", db=False).stderr
+
+    assert f"at {world.directory}/expression.py:3; " in expression
+    assert f"NotAFlow: {world.directory}/plain.py:4: a flow is" in plain
+    assert ".py:" in plain and "author.py" not in plain + expression and "roots.py" not in plain + expression
+
+
+def test_a_graph_with_problems_has_a_line_for_each(world):
+    (world.directory / "g.py").write_text(
+        "from perdure.graphs import Graph\n\nasync def runner(node): ...\n\n"
+        "g = Graph('g', runner=runner)\ng.node('a', goal='${inpt}')\n"
+    )
+
+    result = world.perdure("run", "g:g")
+
+    assert result.exit_code == 2
+    first, second = result.stderr.splitlines()
+    assert first == "perdure: graph g has 1 problem:"
+    assert second.startswith("  a: ") and "${inpt}" in second
+
+
+def test_a_command_of_another_group_is_proposed(world):
+    assert "Did you mean perdure processes migrate or perdure" in world.perdure("migrate").stderr
+    assert "Did you mean perdure pause?" in world.perdure("playbooks", "pause").stderr
 
 
 def test_a_missing_database_option_says_how_to_give_it(world):

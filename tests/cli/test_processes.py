@@ -180,6 +180,45 @@ def test_check_tells_all_problems_of_a_process_and_exits_with_1(shop):
     assert shop.perdure("check", "shop:purchase", db=False).exit_code == 0
 
 
+CALLS = """
+from perdure.processes import Call, Complete, Process, python, service, transport
+
+@transport("erp")
+async def erp(request): ...
+
+p = Process("p", version="1.0.0", steps=[
+    Call("x", service("erpp", "charge")), Call("y", service("erp", "charge")), Call("z", python("np:nope")),
+    Complete({}),
+])
+"""
+
+
+def test_check_tells_what_cannot_be_imported_and_warns_of_what_another_module_may_bring(world):
+    (world.directory / "calls.py").write_text(CALLS)
+    (world.directory / "nameless.yaml").write_text("format: perdure.process/1\nsteps: [{kind: complete}]\n")
+
+    told = world.perdure("check", "calls", db=False)
+    fine = world.json("check", "calls", db=False, exit=1)
+    nameless = world.perdure("check", "nameless.yaml", db=False)
+
+    assert told.exit_code == nameless.exit_code == 1
+    error, warning, *_ = told.stdout.splitlines()
+    assert "PD060: np:nope is no function with @perdure.step" in error and "warning" not in error
+    assert "warning: PD030: no transport is named erpp here; did you mean erp?" in warning
+    assert [each["code"] for each in fine["problems"]] == ["PD060"]
+    assert nameless.stdout.startswith("a process without a name: ") and "?" not in nameless.stdout
+
+
+def test_what_is_no_expression_has_its_line_in_the_file_and_its_column_in_the_text(world):
+    (world.directory / "leave.yaml").write_text(
+        LEAVE.replace("SPAN", "{value: [duration, PT1S]}").replace("fn.upper(start.who)", "start.who +")
+    )
+
+    line, *_ = world.perdure("check", "leave.yaml", db=False).stdout.splitlines()
+
+    assert line.startswith("leave: steps[2].output.expr (leave.yaml:10:31): PD003: column 12 of the text: expected an ")
+
+
 def test_schema_and_functions_are_told(world):
     schema = json.loads(world.perdure("processes", "schema", db=False).stdout)
     assert schema["type"] == "object"

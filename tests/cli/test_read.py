@@ -4,6 +4,7 @@ import json
 import re
 import time
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,16 @@ def filled(world):
     ]:
         world.perdure("run", f"flows:{flow}", "--key", key, "--timeout", "0.3", *given)
     return world
+
+
+def test_an_error_is_told_with_the_line_of_its_author(world):
+    ran = world.perdure("run", "flows:failing", "--key", "f-1")
+
+    (line,) = [n for n, text in enumerate(Path("flows.py").read_text().splitlines(), 1) if "wrong from" in text]
+    place = f"{world.directory.name}/flows.py:{line} in failing"
+    for told in (ran.stderr, *(world.perdure(verb, "f-1").stdout for verb in ("why", "history"))):
+        assert f"ValueError: wrong from the start, at {place}" in told
+    assert f"raised at  {place}" in world.perdure("show", "f-1").stdout
 
 
 def test_ls_is_a_table_with_the_newest_first(filled):

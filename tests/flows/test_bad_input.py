@@ -299,7 +299,7 @@ async def test_a_caller_in_another_process_hears_the_same(disk: Stage, served: b
                 await client.handle("sleeping", "asleep").wake("there")
             for act in (client.handle("loose", "done").send("go"), client.handle("loose", "done").wake()):
                 with pytest.raises(
-                    perdure.InstanceEnded, match=r"takes no more .*; start another instance, or this key"
+                    perdure.InstanceEnded, match=r"takes no more .*; start another instance, with a new key"
                 ):
                     await act
         assert rows(disk) == before

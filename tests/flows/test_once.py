@@ -10,9 +10,22 @@ from typing import Any, Literal
 import pytest
 
 import perdure
-from perdure import BadCall, CallerError, Context, InstanceFailed, InstanceStuck, NotStuck, OutcomeUnknown
+from perdure import (
+    BadCall,
+    CallerError,
+    Context,
+    InstanceFailed,
+    InstanceStuck,
+    NotConvertible,
+    NotStuck,
+    OutcomeUnknown,
+)
 from perdure.kernel.events import CancelAsked, Retried, Settled
 from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.workflows import Workflows
+from perdure.runtime.handle import Handle
+from perdure.server.problems import problem_of
+from perdure.verbs.act import SettleParams, settle
 
 from .conftest import Stage, becomes, until
 from .rig import Rig, same_in_every_rebuild
@@ -172,8 +185,19 @@ async def test_an_answer_that_does_not_fit_leaves_it_stuck(disk: Stage) -> None:
     async with disk.open(flow) as engine:
         handle = engine.handle(flow, "k")
         await becomes(handle, "stuck")
-        await handle.settle("pay", 17)
-        with pytest.raises(InstanceStuck, match=r"the answer that was given does not fit.*expected str"):
+        before = await handle.history()
+        with pytest.raises(NotConvertible, match=r"the answer for 'pay': \$: expected str, found int 17"):
+            await handle.settle("pay", 17)
+        for dry_run in (True, False):
+            with pytest.raises(NotConvertible, match=r"the answer for 'pay'") as refused:
+                await settle(engine, SettleParams("flow/k", "pay", value=7, dry_run=dry_run))
+            problem = problem_of(refused.value)
+            assert problem is not None and (problem.status, problem.code) == (422, "invalid-input")
+        assert await handle.history() == before
+
+        without_code: Handle[Any] = Handle(handle._connection, handle.address, flow, None, Workflows([]))
+        await without_code.settle("pay", 17)
+        with pytest.raises(InstanceStuck, match=r"what was given does not fit: the answer for 'pay'.*expected str"):
             await handle.result(60)
 
         await handle.settle("pay", "receipt 7")

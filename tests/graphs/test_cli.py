@@ -174,7 +174,9 @@ def test_show_has_a_row_for_each_node_and_why_says_what_it_waits_for(folder):
     asyncio.run(asked(folder))
     code, said = perdure_says(folder, "show", "asking/k", "--db", "a.db")
     assert code == 0, said
-    assert [line.split()[:2] for line in said.splitlines()[-2:]] == [["first", "completed"], ["ship", "open"]]
+    head, *nodes = said.splitlines()[-3:]
+    assert [line.split()[:2] for line in nodes] == [["first", "completed"], ["ship", "open"]]
+    assert head.split()[-1] == "since"
     code, said = perdure_says(folder, "why", "asking/k", "--db", "a.db")
     assert code == 0, said
     assert "The node ship asks a person whether it may use publish" in said

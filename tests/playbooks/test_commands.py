@@ -30,7 +30,8 @@ def test_why_names_the_gate_and_the_command_that_opens_it(tmp_path):
     [gate, *_] = json.loads(called("why", "k", "--json", "--db", url).stdout)["reasons"]
 
     assert gate["kind"] == "gate"
-    assert gate["text"].startswith("A token waits at the gate of b until ctx.go since ")
+    assert gate["text"].startswith("A token has waited at the gate of b for ")
+    assert gate["text"].endswith(", until this is true: ctx.go.")
     assert gate["todo"].startswith("perdure playbooks patch p/k go=true --db ")
 
 

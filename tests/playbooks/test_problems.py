@@ -188,6 +188,16 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_text():
     ]
 
 
+def test_a_playbook_without_a_name_is_told_its_other_problems_too():
+    found = problems(
+        "apiVersion: perdure/v1\nworkload: [a]\nworkflow:\n- {step: a, tool: {kind: noop}, next: a b}\n"
+        "- {step: a, tool: {kind: noop, result: '{{ workloud.x }}'}}\n"
+    )
+
+    codes = ["missing-key", "wrong-type", "unknown-step", "duplicate-step", "unknown-name"]
+    assert [each.code for each in found] == codes
+
+
 def test_what_yaml_alone_can_tell_hides_no_other_problem():
     text = (
         "workload: {a: 1, a: 2}\nworkflow: [{step: a, args: {b: {{ y }}}, tool: {kind: htp, <<: {z: 1}}, next: !x b}]\n"

@@ -59,11 +59,12 @@ CASES: dict[str, tuple[str, int, tuple[str, ...], Any]] = {
     ),
     "an input without a field": ("NotConvertible", 2, ("id", "order"), lambda engine, task: engine.start(good, n=1)),
     "a message that nothing receives": (
-        "NotConvertible", 2, ("payd", "did you mean paid"),
+        "NotConvertible", 2, ("expected a message that a receive takes, found 'payd': did you mean paid?",),
         lambda engine, task: engine.handle(good, "a").send("payd", 1),
     ),
     "a message that does not fit": (
-        "NotConvertible", 2, ("paid", "integer"), lambda engine, task: engine.handle(good, "a").send("paid", "much"),
+        "NotConvertible", 2, ("expected a body of paid that a receive takes, found one that does not fit", "integer"),
+        lambda engine, task: engine.handle(good, "a").send("paid", "much"),
     ),
     "an answer that does not fit": (
         "BadAnswer", 2, ("outcome", "approve"),

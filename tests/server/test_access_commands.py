@@ -6,6 +6,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+import perdure
 from perdure.cli import cli
 from tests.server.site import site
 
@@ -20,7 +21,37 @@ def access(tmp_path):
         return json.loads(found.stdout) if found.stdout and not code else found.stderr
 
     call.path = str(tmp_path / "shop.db")  # type: ignore[attr-defined]
+    asyncio.run(made(call.path))  # type: ignore[attr-defined]
     return call
+
+
+async def made(path):
+    """A database, as an engine makes it."""
+    async with perdure.open(path, drain=0):
+        pass
+
+
+@pytest.mark.parametrize(
+    "words", [("key", "crm", "--grant", "operator *"), ("revoke", "x"), ("grant", "ann", "--grant", "admin"), ("keys",)]
+)
+def test_a_database_that_does_not_exist_is_refused_and_not_made(tmp_path, words):
+    path = tmp_path / "typo.db"
+
+    found = CliRunner().invoke(cli, ["access", *words, "--db", str(path)])
+
+    assert (found.exit_code, found.stdout) == (6, "")
+    assert "there is no database" in found.stderr and not path.exists()
+
+
+def test_the_audit_says_what_was_refused_and_why(access):
+    access("revoke", "nothing", code=3)
+
+    (entry,) = access("audit")["entries"]
+
+    assert (entry["what"], entry["details"]) == (
+        "key revoke",
+        {"id": "nothing", "refused": "there is no key 'nothing'"},
+    )
 
 
 def test_a_key_of_the_command_line_is_a_login_until_it_is_revoked(access):

@@ -64,6 +64,15 @@ def test_what_a_file_may_not_say_is_refused(tmp_path, text, says):
     assert "pw" not in str(refused.value)
 
 
+def test_a_variable_that_is_nearly_one_of_a_setting_is_refused_and_others_are_left_alone(tmp_path):
+    others = ("TOKEN", "SERVER", "DEBUG", "ACTOR", "ROLES", "SECRET_BANK", "TEST_POSTGRES", "FUZZ", "IDEMPOTENCY_KEY")
+    configured({}, {f"PERDURE_{name}": "x" for name in others} | {"READONLY": "1"}, tmp_path)
+
+    for name, meant in (("PERDURE_READONLY", "PERDURE_READ_ONLY"), ("PERDURE_HOST", "PERDURE_HOSTS")):
+        with pytest.raises(CallerError, match=f"no setting has the variable {name}; did you mean {meant}"):
+            configured({}, {name: "1"}, tmp_path)
+
+
 def test_a_switch_in_the_environment_is_1_or_0(tmp_path):
     with pytest.raises(CallerError, match="PERDURE_UI is 1 or 0"):
         configured({}, {"PERDURE_UI": "perhaps"}, tmp_path)

@@ -178,6 +178,8 @@ def test_what_is_not_there_has_its_code_and_what_was_perhaps_meant():
         "report": (422, "bad-request"),
     }
     assert "did you mean 'order'?" in found["shown"].json()["detail"]
+    assert found["start"].json()["detail"].endswith("; `GET /workflows` lists those of this login")
+    assert (found["order"].json()["title"], found["values"].json()["title"]) == ("bad filter", "bad request")
     assert "secret_plan'" not in found["hidden"].text
     places = [found[name].json()["where"] for name in ("order", "status", "text", "values")]
     assert places == ["/order", "/status", "character 7", "/values"]

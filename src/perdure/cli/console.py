@@ -86,8 +86,11 @@ class Console:
         answer: T = run_async(main)
         return answer
 
-    def act(self, verb: Callable[[Client], Awaitable[T]]) -> T:
-        """Ask what only an engine can answer: the engine that runs, or one of our own where none does."""
+    def act(self, verb: Callable[[Client], Awaitable[T]], *, makes: bool = True) -> T:
+        """Ask what only an engine can answer: the engine that runs, or one of our own where none does.
+
+        `makes`: the engine makes a database that does not exist.
+        """
         from contextlib import suppress
 
         from perdure.app import connect, run_async
@@ -95,7 +98,7 @@ class Console:
         from perdure.errors import CannotOpen
 
         async def main() -> T:
-            with suppress(CannotOpen):  # an engine makes the database when it opens it the first time
+            with suppress(*([CannotOpen] if makes else [])):
                 async with connect(self.db) as client:
                     if await client.queries.owner() is not None:
                         return await verb(client)

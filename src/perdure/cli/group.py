@@ -63,7 +63,7 @@ class Verbs(click.Group):
         except Stopped as stopped:
             raise _told(ctx, stopped) from stopped
         except click.UsageError as wrong:
-            error = _asks_no_server(wrong)
+            error = _with_choice(_asks_no_server(wrong))
             if ctx.meta.get(JSON):
                 _told(ctx, Stopped(error.format_message()))
             from perdure.codec.visible import visible  # here: help is quick without it
@@ -91,6 +91,18 @@ def _asks_no_server(error: click.UsageError) -> click.UsageError:
     return click.UsageError(text, error.ctx)
 
 
+def _with_choice(error: click.UsageError) -> click.UsageError:
+    """The same, with the word that was perhaps meant where there is a choice of words."""
+    words = getattr(getattr(getattr(error, "param", None), "type", None), "choices", ())
+    given = error.message.partition("'")[2].partition("'")[0]
+    if words and given:
+        from difflib import get_close_matches
+
+        near = get_close_matches(given, words, 1, 0.6)
+        error.message += f" Did you mean {near[0]}?" if near else ""  # type: ignore[misc]
+    return error
+
+
 def _meant(group: click.Group, ctx: click.Context, args: list[str]) -> None:
     """Refuse a word that is no command, with the one that was meant."""
     name = args[0] if args else ""
@@ -98,8 +110,9 @@ def _meant(group: click.Group, ctx: click.Context, args: list[str]) -> None:
     if name and not name.startswith("-") and group.get_command(ctx, name) is None:
         from difflib import get_close_matches  # here: help is quick without it
 
-        near = get_close_matches(name, known, 1, 0.6)
-        ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]}?" if near else ""))
+        near = [f"perdure {verb}" for verb in VERBS if verb.rpartition(" ")[2] == name]  # of another group, or of none
+        near = near or get_close_matches(name, known, 1, 0.6)
+        ctx.fail(f"No such command {name!r}." + (f" Did you mean {' or '.join(near)}?" if near else ""))
 
 
 class Group(click.Group):

@@ -16,8 +16,8 @@ from perdure.runtime.state import Keyed
 
 from .exits import Stopped
 
-OWN: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
-"""The folder of perdure."""
+PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+"""Where our own files are: no place that an author can mend."""
 
 
 def load(target: str) -> tuple[Any, list[Any]]:
@@ -50,7 +50,13 @@ def load(target: str) -> tuple[Any, list[Any]]:
 def load_file(file: str) -> Any:
     """The definition that stands in a file. It may have problems."""
     if not os.path.isfile(file):
-        raise Stopped(f"there is no file {file}")
+        folder = os.path.dirname(file)
+        beside = [
+            os.path.join(folder, each) for each in (os.listdir(folder or ".") if os.path.isdir(folder or ".") else ())
+        ]
+        near = difflib.get_close_matches(file, [each for each in beside if each.endswith(FILES)], n=1)
+        raise Stopped(f"there is no file {file}" + (f"; did you mean {near[0]}?" if near else ""))
+    current_directory_first()  # it may name functions of modules
     return kind_of_file(file).load(file)
 
 
@@ -156,10 +162,11 @@ def _broken(name: str, error: Exception) -> Stopped:
     if isinstance(error, SyntaxError):
         place = f"{error.filename}:{error.lineno}"
         return Stopped(f"{name} cannot be imported: {type(error).__name__}: {error.msg} at {place}")
-    deep = traceback.extract_tb(error.__traceback__)
-    frames = [each for each in deep if not each.filename.startswith(("<frozen", OWN))]
-    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    traced = traceback.extract_tb(error.__traceback__)
+    frames = [f for f in traced if not f.filename.startswith(("<frozen", PACKAGE))]
     text = str(error).partition("\n")[0]
+    told = not frames or f"{frames[-1].filename}:" in text
+    place = "" if told else f" at {frames[-1].filename}:{frames[-1].lineno}"
     return Stopped(f"{name} cannot be imported: {type(error).__name__}: {text}{place}; --debug shows more")
 
 
@@ -195,7 +202,7 @@ def _missing(module: ModuleType, owner: Any, name: str, part: str, workflows: di
 
 
 def _choice(module: ModuleType, workflows: dict[str, Any]) -> str:
-    return f" ({module.__name__} has the flows {', '.join(sorted(workflows))})" if workflows else ""
+    return f" ({module.__name__} has the workflows {', '.join(sorted(workflows))})" if workflows else ""
 
 
 def _workflows(module: ModuleType) -> dict[str, Any]:

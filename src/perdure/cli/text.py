@@ -14,13 +14,25 @@ from typing import Any, Final
 
 import click
 
-from perdure.codec.phrases import ago, cut, first_line, jsonable, local, span, until
+from perdure.codec.phrases import ago, cut, error_line, first_line, jsonable, local, span, until
 from perdure.codec.visible import visible, visible_json
 from perdure.ports.seen import Line
 from perdure.views.look import ShownEntry
 
-__all__ = ["Lines", "ago", "first_line", "indented", "joined", "local", "noted", "short", "shown", "span", "style"]
-__all__ += ["styled", "table", "to_json", "told", "unstyled", "until"]
+__all__ = [
+    "Lines",
+    "ago",
+    "counted",
+    "error_line",
+    "first_line",
+    "indented",
+    "joined",
+    "local",
+    "noted",
+    "short",
+    "shown",
+]
+__all__ += ["span", "style", "styled", "table", "to_json", "told", "unstyled", "until"]
 
 STYLES: Final = {
     "running": "cyan",
@@ -109,6 +121,10 @@ def indented(text: str) -> Lines:
     return joined([first, *(f"    {line}" for line in rest)])
 
 
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def noted(text: str) -> Lines:
     """The same for a message beside the result, which may have lines that are set in already."""
     first, *rest = text.split("\n")
@@ -121,10 +137,10 @@ def told(line: Line | ShownEntry, width: int | None = 60, values: bool = True) -
     if values and line.value not in (None, ""):
         words.append(short(line.value, width))
     if line.error is not None and line.event == "receipt" and line.status != "ok":
-        words.append(first_line(str(line.error)))
+        words.append(error_line(line.error) if line.outcome else first_line(str(line.error)))
     led_to = [*line.opened, *(f"announced {name}" for name in line.announced)]
     if line.outcome:
-        error = "" if line.error is None or line.outcome == "completed" else first_line(str(line.error))
+        error = "" if line.error is None or line.outcome == "completed" else error_line(line.error)
         reason = f": {error}" if error and error not in words and line.event != "cancel" else ""
         led_to.append(styled(line.outcome) + reason)
     if line.by:

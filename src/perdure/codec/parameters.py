@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from perdure.codec.converters.frame import PLAIN_SCALARS, Converter, Mismatch, converter, did_you_mean
 from perdure.codec.values import decode
-from perdure.errors import NotConvertible
+from perdure.errors import CallerError, NotConvertible
 
 Way = Literal["needed", "optional", "positional", "named"]
 """How a parameter is given; the last two take any number of arguments: `*args` and `**kwargs`."""
@@ -95,6 +95,20 @@ class Parameters:
         if misfits:
             raise misfits[0].beside(misfits[1:])
         return bound
+
+    def named(self, value: Any) -> Mapping[str, Any]:
+        """A value that came as JSON, as arguments by name: what is no object is the only argument."""
+        if isinstance(value, dict):
+            return value
+        if self._known is not None and len(self._known) == 1 and not isinstance(value, list):
+            ((name, each),) = self._known.items()
+            if each["way"] in ("needed", "optional"):
+                return {name: value}
+        parameters = "" if self._known is None else f" {self._shown()}"
+        text = (
+            f"the input of {self._function!r} must be a JSON object of its parameters{parameters}, found {value!r:.200}"
+        )
+        raise CallerError(text)
 
     def _checked(self, name: str, value: Any, json: bool) -> Any:
         kinds = [KINDS[each] for each in self._known[name]["kinds"] if each in KINDS]  # type: ignore[index]

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -55,6 +56,29 @@ def cut(text: str, width: int | None = 60) -> str:
 
 def first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
+
+
+_FRAME: Final = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+_LIBRARY: Final = re.compile(
+    r"/(site-packages|lib/python[\d.]+"
+    r"|perdure/(kernel|runtime|flows|codec|executors|app|graphs|playbooks|processes|tasks|cells|testing))/|^<"
+)
+"""Files that are not the author's. `ui/lib/errors.js` shows the same frames."""
+
+
+def author_place(traceback: str) -> str:
+    """Where a recorded traceback leaves the author's code: `my/shop.py:42 in order`; empty: it never was there."""
+    own = [found for found in _FRAME.findall(traceback) if not _LIBRARY.search(found[0])]
+    if not own:
+        return ""
+    file, line, name = own[-1]
+    return f"{'/'.join(file.split('/')[-2:])}:{line} in {name}"
+
+
+def error_line(error: Any) -> str:
+    """A recorded error on one line, with the place in its author's code. A divergence names its place itself."""
+    place = "" if error.type == "Divergence" else author_place(error.traceback)
+    return first_line(str(error)) + (f", at {place}" if place else "")
 
 
 # ---- times -------------------------------------------------------------------------------------------------

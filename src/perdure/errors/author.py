@@ -327,6 +327,8 @@ class BadGraph(AuthorError):
     Nothing was registered and nothing recorded. `perdure check` finds the same without an engine.
     """
 
+    advises = True
+
     def __init__(self, graph: str, problems: tuple[GraphProblem, ...]) -> None:
         super().__init__(graph, problems)
         self.graph = graph

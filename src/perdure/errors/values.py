@@ -43,6 +43,10 @@ class NotConvertible(CallerError):
         self.problems = tuple(problems) or (Problem(pointer_of(path), f"expected {expected}, found {found}"),)
         super().__init__(path, expected, found, where, self.problems)
 
+    def of(self, where: str) -> NotConvertible:
+        """This error, with what the value is for."""
+        return NotConvertible(self.path, self.expected, self.found, where, self.problems)
+
     def beside(self, others: Iterable[NotConvertible]) -> NotConvertible:
         """This error, with the problems of others about the same value."""
         problems = [*self.problems, *(problem for other in others for problem in other.problems)]

@@ -9,7 +9,17 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from perdure.codec import decode, encode, to_plain
-from perdure.errors import CallerError, Denied, Fatal, NotInRun, NotInStep, RollBack, TooLarge, TooManyFrames
+from perdure.errors import (
+    CallerError,
+    Denied,
+    Fatal,
+    NotConvertible,
+    NotInRun,
+    NotInStep,
+    RollBack,
+    TooLarge,
+    TooManyFrames,
+)
 from perdure.kernel.batch import Publication
 from perdure.kernel.events import Address
 from perdure.kernel.identity import Identity
@@ -150,7 +160,8 @@ def ok(value: Any, returns: Any) -> Receipt:
             raise TooLarge("the result of a step", len(data), VALUE_MAX)
         return Receipt("ok", data)
     except CallerError as unusable:
-        return Receipt("error", error=failure_of(unusable, retry=False))
+        error = unusable.of("the result") if isinstance(unusable, NotConvertible) else unusable
+        return Receipt("error", error=failure_of(error, retry=False))
 
 
 CALLERS: Final = ("perdure.executors.", "perdure.testing.")

@@ -339,7 +339,9 @@ def parse(text: str) -> Tree:
     try:
         body = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
-        problem = Problem("PD003", f"no expression: {error.msg}", "", (), error.lineno or 1, error.offset or 1)
+        column = error.offset or len(text.strip().rpartition("\n")[2]) + 1  # 0: at the end
+        found = f"expected an expression, such as state.amount > 5: {error.msg}"
+        problem = Problem("PD003", found, "", (), error.lineno or 1, column)
         raise BadExpression((problem,)) from None
     except (MemoryError, RecursionError, ValueError):
         raise BadExpression((Problem("PD017", "the text is nested too deeply, or has a null character"),)) from None

@@ -291,6 +291,11 @@ class Flow(Generic[P, R]):
         kept = cast("FlowMachine", machine).mailbox.kept()
         return [(mail.message.name, decode(mail.message.body)) for mail in kept]
 
+    def refuse_answer(self, machine: Machine, location: str, answer: Any) -> None:
+        from .unsettled import refuse_answer
+
+        refuse_answer(cast("FlowMachine", machine), location, answer)
+
     def differs(self, recorded: Decision, current: Decision) -> bool:
         if not same_operations(recorded, current) or recorded.withdraw != current.withdraw:
             return True

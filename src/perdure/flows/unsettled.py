@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from perdure.codec import decode, from_plain
-from perdure.errors import CallerError, StepFailed
+from perdure.errors import CallerError, NotConvertible, StepFailed
 from perdure.kernel.decision import Stuck
 from perdure.kernel.effects import Call, Timer
 from perdure.kernel.receipt import Failure, Receipt
@@ -39,21 +39,33 @@ async def ask_person(machine: FlowMachine, location: str, error: StepFailed) -> 
     return receipt
 
 
+def refuse_answer(machine: FlowMachine, location: str, answer: Any) -> None:
+    """Raise why an answer is none of the type that the step returns at which the flow is stuck."""
+    operation, _ = machine.unsettled.get(location, (None, None))
+    if operation is not None and operation.returns is not None:
+        try:
+            from_plain(answer, operation.returns)
+        except NotConvertible as error:
+            raise error.of(f"the answer for {location!r}") from None
+
+
 def settle(machine: FlowMachine, location: str, receipt: Receipt) -> str:
     """A person has answered for a location; empty: for the one at which the flow is stuck."""
     location = location or next(iter(machine.unsettled), "")
-    operation, stuck = machine.unsettled.pop(location, (None, None))
+    operation, stuck = machine.unsettled.get(location, (None, None))
     if operation is None or stuck is None:
         return ""
     assert operation.future is not None
-    if receipt.status == "ok" and operation.returns is not None:
-        try:
-            from_plain(None if receipt.value is None else decode(receipt.value), operation.returns)
-        except CallerError as error:
-            text = f"{stuck.error.message}; the answer that was given does not fit: {error}"
-            failure = msgspec.structs.replace(stuck.error, message=text)
-            machine.unsettled[location] = operation, msgspec.structs.replace(stuck, error=failure)
-            return location
+    try:
+        if receipt.status == "ok":
+            refuse_answer(machine, location, None if receipt.value is None else decode(receipt.value))
+    except CallerError as error:
+        text = f"{stuck.error.message}; what was given does not fit: {error}"
+        failure = msgspec.structs.replace(stuck.error, message=text)
+        del machine.unsettled[location]  # another place comes first now
+        machine.unsettled[location] = operation, msgspec.structs.replace(stuck, error=failure)
+        return location
+    del machine.unsettled[location]
     if not operation.future.done():
         operation.future.set_result(receipt)
     return location

@@ -184,7 +184,8 @@ def _control_refusal(instance: Instance, event: Event, rules: Rules, policy: Pol
                 "refused", f"{instance.address} stopped at an event, and migrates after that: retry or cancel"
             )
         case _ if instance.ended:
-            return Refused("ended", f"{instance.address} {ended(instance.status)} and takes no {_word(event)}")
+            retry = " before a retry" if instance.status is Status.FAILED and policy.retry else ""
+            return Refused("ended", f"{instance.address} {ended(instance.status)} and takes no {_word(event)}{retry}")
         case _:
             return None
 

@@ -32,6 +32,8 @@ from .model import (
 )
 from .problem import Report, meant
 
+UNNAMED: Final = "?"
+"""Stands for the name of a playbook that has none, so that its other problems are found. It is never registered."""
 ITER: Final = ("index", "count", "first", "last", "parent")
 """What `iter` has besides the item."""
 
@@ -247,16 +249,18 @@ class Reader:
         steps = self.list_of(found.get("workflow"), "workflow", self.step)
         if "workflow" in found and found["workflow"].value in (None, []):
             self.problem(found["workflow"], "missing-key", "the workflow has no step")
-        if self.report.problems and (not steps or not name):
+        keychain = self.keychain(found.get("keychain"))
+        workload = self.values(found.get("workload"), "workload", "workload")
+        if self.report.problems and not steps:
             return None
         return Playbook(
-            name=name,
+            name=name or UNNAMED,
             steps=steps,
             v10=self.v10,
             settings=settings,
-            keychain=self.keychain(found.get("keychain")),
+            keychain=keychain,
             requires=requires,
-            workload=self.values(found.get("workload"), "workload", "workload"),
+            workload=workload,
             workbook=workbook,
             data=data,
             metadata=metadata,

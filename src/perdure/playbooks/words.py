@@ -52,7 +52,9 @@ class PlaybookWords(Words):
             return Reason("gate", f"{text} In a pause no gate is tested; this one is at the resume.", (), open)
         ways = [Advice(command=("playbooks", "patch", seen.id, f"{key}=true")) for key in gate.reads]
         ways += [Advice(f"it opens when the step {step} has ended") for step in gate.others]
-        return Reason("gate", f"{gate.text}{seen.since(open)}{seen.deadline(open)}.", tuple(ways), open)
+        waited = seen.since(open).replace(" since ", " for ", 1)
+        text = f"A token has waited at the gate of {gate.step}{waited}{seen.deadline(open)}, {gate.text}."
+        return Reason("gate", text, tuple(ways), open)
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -65,8 +67,7 @@ class Gate(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        wanted = " or ".join(self.guards) or "nothing admits it"
-        return f"A token waits at the gate of {self.step} until {wanted}"
+        return f"until this is true: {' or '.join(self.guards)}" if self.guards else "and no rule admits it"
 
 
 def gate_at(compiler: Compiler, location: str) -> Gate | None:

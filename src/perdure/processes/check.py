@@ -34,6 +34,8 @@ ENDING: Final = ("complete", "fail")
 FUNCTION: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
 UNKNOWN_WORKFLOW: Final = "PD031"
 ENDLESS: Final = "PD501"
+ELSEWHERE: Final = re.compile("PD030 |PD031 |PD060 requires")
+"""Problems of parts that an engine may be given from other modules: code and place."""
 URL: Final = re.compile(r"https?://[^/?#\s]", re.IGNORECASE)
 SAFE: Final = ("GET", "HEAD", "OPTIONS")
 

@@ -84,7 +84,7 @@ class Checking:
         transports = {each.name for each in opening.handlers if isinstance(each, Transport)}
         functions = {name: each.version for name, each in self._users.items()}
         workflows = None if opening.put is not None else set(opening.workflows)  # a child may be put later
-        known = Known(functions, transports, workflows, _is_step)
+        known = Known(functions, transports, workflows, is_step)
         processes = self._processes if opening.put is None else [cast(Process, opening.put)]
         found = [(process, _errors(process.problems_with(known))) for process in processes]
         wrong = [(process, errors) for process, errors in found if errors]
@@ -101,7 +101,7 @@ def _errors(problems: Sequence[Problem]) -> list[Problem]:
     return [each for each in problems if each.severity == "error"]
 
 
-def _is_step(place: str) -> bool:
+def is_step(place: str) -> bool:
     """Whether `module:function` is a step. The definition's author names the module, so it may be imported."""
     module, _, path = place.partition(":")
     main = sys.modules.get("__main__")

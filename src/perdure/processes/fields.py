@@ -253,8 +253,9 @@ def _tree(reader: Reader, value: Any, path: Path, depth: int) -> Tree:
                 return _tree(reader, parse(text), path, depth + 1)
             except BadExpression as error:
                 for each in error.problems:
-                    at = f"{each.line}:{each.column}: " if each.line else ""
-                    reader.problem(each.code, path, f"{at}{each.text}", each.hint)
+                    line = f"line {each.line}, " if "\n" in text.strip() else ""
+                    at = f"{line}column {each.column} of the text: " if each.line else ""
+                    reader.problem(each.code, (*path, "expr"), f"{at}{each.text}", each.hint)
                 return BAD
         case {"value": [str(kind), str(text)]} if len(value) == 1 and kind in LITERALS:
             try:

@@ -105,16 +105,17 @@ def _received(life: Life, intent: bytes, receipt: Receipt) -> None:
 # ---- messages ------------------------------------------------------------------------------------------------------
 
 
+def unknown_message(program: Program, name: str) -> str:
+    """What is said of a message that no receive takes, after its name: what was perhaps meant, or what there is."""
+    hint = meant(name, program.messages)
+    return f": {hint}" if hint else f"; it receives: {', '.join(sorted(program.messages)) or 'none'}"
+
+
 def refusal(program: Program, name: str, body: Any) -> tuple[str, Any]:
     """Why a message is refused, empty if it is not; and its body as the schema of a receive means it."""
     schemas = program.messages.get(name)
     if schemas is None:
-        known = ", ".join(sorted(program.messages)) or "none"
-        hint = meant(name, program.messages)
-        return (
-            f"{program.name} receives no message {name!r:.80}{f': {hint}' if hint else f'; it receives: {known}'}",
-            body,
-        )
+        return f"{program.name} receives no message {name!r:.80}{unknown_message(program, name)}", body
     problems = ""
     for schema in schemas:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -93,17 +93,38 @@ class Process(Runnable):
 
     @property
     def name(self) -> str:
-        return str(self._data.get("name", "?"))
+        return str(self._data.get("name", "a process without a name"))
 
     @property
     def number(self) -> str:
         """The version that the author gave it, MAJOR.MINOR.PATCH."""
-        return str(self._data.get("version", "?"))
+        return str(self._data.get("version", "without a version"))
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
         """All problems, errors first. A process with an error cannot run."""
         return self.problems_with()
+
+    def problems_beside(self, values: Collection[Any], workflows: Collection[str]) -> tuple[Problem, ...]:
+        """The problems, with those of parts that are not among the values of its modules. An engine may be given
+        transports, functions and workflows of other modules: without them there are warnings. Without values these are
+        not judged.
+        """
+        from .check import ELSEWHERE, Known
+        from .dialect import is_step
+        from .functions import Transport, UserFunction
+
+        if not values:
+            return self.problems_with(Known(steps=is_step))
+        functions = {each.name: each.version for each in values if isinstance(each, UserFunction)}
+        transports = {each.name for each in values if isinstance(each, Transport)}
+        names = {*workflows, *(each.name for each in self.children)}
+        found = self.problems_with(Known(functions, transports, names, is_step))
+        told = [
+            each._replace(severity="warning") if ELSEWHERE.match(f"{each.code} {each.where}") else each
+            for each in found
+        ]
+        return tuple(sorted(told, key=lambda each: each.severity != "error"))
 
     def problems_with(self, known: Known | None = None) -> tuple[Problem, ...]:
         """The problems, with those of parts that an engine does not have."""

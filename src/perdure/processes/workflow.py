@@ -35,7 +35,7 @@ from perdure.ports.dialect import Stored
 
 from .compile import Program
 from .life import StepError
-from .machine import ProcessMachine, refusal
+from .machine import ProcessMachine, refusal, unknown_message
 from .migrate import migrated, places
 
 if TYPE_CHECKING:
@@ -225,8 +225,12 @@ class Runnable:
     def refuse_message(self, name: str, body: Any) -> None:
         """Raise if no receive takes such a message: then nothing is recorded."""
         against, _ = refusal(self.program, name, body)
+        if name not in self.program.messages:
+            found = f"{name!r:.80}{unknown_message(self.program, name)}"
+            raise NotConvertible("$", "a message that a receive takes", found, self.name)
         if against:
-            raise NotConvertible("$", "a message that a receive takes", against, self.name)
+            found = f"one that does not fit: {against.partition(': ')[2]}"
+            raise NotConvertible("$", f"a body of {name} that a receive takes", found, self.name)
 
     def draw_entries(self, address: Address, entries: Sequence[Entry], format: Format, direction: Direction) -> str:
         """An instance as a picture, with what its entries say of each step."""

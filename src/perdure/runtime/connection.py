@@ -28,7 +28,7 @@ from perdure.ports.store import Queries
 
 from .streams import Streams
 
-AFTER_THE_END: Final = '; start another instance, or this key again with reuse="always"'
+AFTER_THE_END: Final = "; start another instance, with a new key"
 
 
 class Connection(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from perdure.codec import to_plain
 from perdure.errors import CallerError, InstanceEnded, NotStuck, UnknownLocation
 from perdure.kernel.location import is_sleep
 from perdure.kernel.policy import Verb
@@ -24,8 +25,9 @@ async def foresee(handle: Handle[Any], verb: str, params: dict[str, Any]) -> lis
         case "retry":
             return await _retry(handle, reader)
         case "settle":
-            _stuck_at(handle, reader, location)
-            return [f"answer {location} with {params.get('as', 'ok')}", f"go on after {location}"]
+            answer = params.get("as", "ok")
+            await handle._check_settle(location, to_plain(params.get("value")), ok=answer == "ok")
+            return [f"answer {location} with {answer}", f"go on after {location}"]
         case "rewind":
             dropped = await handle.rewind(location, force=bool(params.get("force")), dry_run=True)
             return [f"drop {each} and do it again" for each in dropped]
@@ -73,15 +75,6 @@ async def _retry(handle: Handle[Any], reader: Reader) -> list[str]:
     await handle._refuse("retry")
     again = state.outcome.again if state.outcome is not None else ()
     return [f"do {each} again" for each in again] or ["do again what failed"]
-
-
-def _stuck_at(handle: Handle[Any], reader: Reader, location: str) -> None:
-    stuck = reader.state.stuck
-    if stuck is None:
-        raise NotStuck(f"{handle.id} is {reader.state.status}, not stuck: there is nothing to answer for")
-    if stuck.kept or stuck.location != location:
-        at = "its code stopped" if stuck.kept else f"it is stuck at {stuck.location!r}"
-        raise UnknownLocation(f"{handle.id} is not stuck at {location!r}: {at}")
 
 
 async def _wake(handle: Handle[Any], reader: Reader, location: str) -> list[str]:

@@ -56,7 +56,7 @@ from .history import Reader, read_history, summary
 from .open_effects import intent_id
 from .policies import refuse_by_policy
 from .startable import Named, Startable
-from .state import draw_instance, read_state, version_in
+from .state import check_answer, draw_instance, read_state, version_in
 from .streams import Streams
 
 R = TypeVar("R")
@@ -414,17 +414,25 @@ class Handle(Speaker, Generic[R]):
         """
         if error is not None and value is not None:
             raise CallerError("settle takes the value of a step, or its error, not both")
-        stuck = (await self._read()).state.stuck
+        plain = to_plain(value)
+        await self._check_settle(location, plain, ok=error is None)
+        receipt = Receipt("ok", limited(encode(plain), f"the value for {location!r}"))
+        if error is not None:
+            receipt = Receipt("error", error=Failure("Settled", checked_text(error, "an error"), retry=False))
+        await self._connection.put(self._to(), Settled(checked_text(location, "a location"), receipt, asked(said)))
+
+    async def _check_settle(self, location: str, answer: Any, *, ok: bool) -> None:
+        """Raise why an answer is refused."""
+        state = (await self._read()).state
+        stuck = state.stuck
         if stuck is None:
-            raise NotStuck(f"{self.address} is {await self.status()}, not stuck: there is nothing to answer for")
+            raise NotStuck(f"{self.address} is {state.status}, not stuck: there is nothing to answer for")
         if stuck.kept:
             raise UnknownLocation(f"{self.address} is not stuck at {location!r}: its code stopped; retry or cancel it")
         if stuck.location != location:
             raise UnknownLocation(f"{self.address} is not stuck at {location!r} but at {stuck.location!r}; settle that")
-        receipt = Receipt("ok", limited(encode(to_plain(value)), f"the value for {location!r}"))
-        if error is not None:
-            receipt = Receipt("error", error=Failure("Settled", checked_text(error, "an error"), retry=False))
-        await self._connection.put(self._to(), Settled(checked_text(location, "a location"), receipt, asked(said)))
+        if ok:
+            check_answer(self._workflows, await self._connection.queries.record(await self._id()), location, answer)
 
     async def read(self, name: str) -> Any:
         """The last value that the instance published under a name, or None."""

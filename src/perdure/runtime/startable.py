@@ -45,9 +45,7 @@ class Named:
         return self._encoded(self._parameters.bind(to_plain(kwargs)))
 
     def encode_plain_input(self, value: Any) -> bytes:
-        if not isinstance(value, dict):
-            raise CallerError(f"the input of {self.name!r} must be a JSON object of its parameters, found {value!r}")
-        return self._encoded(self._parameters.bind(to_plain(value), json=True))
+        return self._encoded(self._parameters.bind(to_plain(self._parameters.named(value)), json=True))
 
     def _encoded(self, bound: dict[str, Any]) -> bytes:
         return limited(encode(bound), f"the input of {self.name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
-from perdure.errors import CallerError, UnknownVersion
+from perdure.errors import CallerError, Divergence, UnknownVersion
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
 from perdure.kernel.machine import Machine, Workflow
@@ -53,6 +53,15 @@ class Receives(Workflow, Protocol):
 
     def unread(self, machine: Machine) -> list[tuple[str, Any]]:
         """The name and the body of each message that was not received yet, the oldest first."""
+        ...
+
+
+@runtime_checkable
+class Answerable(Workflow, Protocol):
+    """A workflow that knows which answers of a person fit the places where its instances are stuck."""
+
+    def refuse_answer(self, machine: Machine, location: str, answer: Any) -> None:
+        """Raise why the answer, as plain data, does not fit the location."""
         ...
 
 
@@ -127,6 +136,26 @@ def read_unread(workflow: Receives, record: StoredInstance) -> list[tuple[str, A
     machine = rebuild(instance, workflow)
     try:
         return workflow.unread(machine)
+    finally:
+        machine.dispose()
+
+
+def check_answer(
+    workflows: Workflows[Startable[Any]], record: StoredInstance | None, location: str, answer: Any
+) -> None:
+    """Raise why a person's answer does not fit the place where an instance is stuck, if its code is here to tell."""
+    if record is None:
+        return
+    instance = fold(Address(record.head.workflow, record.head.key), record.snapshot, record.rows)
+    workflow = workflows.of(record.head.workflow, instance.definition)
+    if not isinstance(workflow, Answerable):
+        return
+    try:
+        machine = rebuild(instance, workflow)
+    except Divergence:  # the code here is other code than that of the instance
+        return
+    try:
+        workflow.refuse_answer(machine, location, answer)
     finally:
         machine.dispose()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -25,6 +26,7 @@ FILES: Final = (("perdure.toml", ("server",)), ("pyproject.toml", ("tool", "perd
 YES: Final = frozenset({"1", "true", "yes", "on"})
 NO: Final = frozenset({"0", "false", "no", "off", ""})
 FILE: Final = "file:"
+PREFIX: Final = "PERDURE_"
 
 
 class ServerOption(msgspec.Struct, frozen=True):
@@ -75,6 +77,7 @@ class Configured(NamedTuple):
 
 def configured(flags: Mapping[str, Any], environ: Mapping[str, str], folder: Path) -> dict[str, Configured]:
     """Every setting. `flags` has those that the command line gives, by name."""
+    _refuse_misspelled(environ)
     file, table = read_table(folder)
     return {option.name: _one(option, flags, environ, file, table) for option in OPTIONS}
 
@@ -111,6 +114,16 @@ def read_table(folder: Path) -> tuple[str, dict[str, Any]]:
             _refuse_unknown(name, table)
             return name, table
     return "", {}
+
+
+def _refuse_misspelled(environ: Mapping[str, str]) -> None:
+    """A variable that is nearly the one of a setting. Others are for other commands, secrets, tests, or tools."""
+    known = {option.variable.removeprefix(PREFIX): option.variable for option in OPTIONS}
+    for name in environ:
+        word = name.removeprefix(PREFIX)
+        near = [] if word == name or word in known else get_close_matches(word, known, 1, 0.8)
+        if near:
+            raise CallerError(f"no setting has the variable {name}; did you mean {known[near[0]]}?")
 
 
 def _refuse_unknown(file: str, table: dict[str, Any]) -> None:

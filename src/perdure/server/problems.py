@@ -124,8 +124,11 @@ SAID: Final = ("where", "expected", "found", "hint")
 """Attributes of errors that problems have as they are."""
 
 
-TASKS_LISTED: Final = ("`perdure tasks ls` lists tasks", "`GET /tasks` lists those of this login")
-"""What errors propose on the command line, and what they propose over HTTP."""
+OVER_HTTP: Final = {
+    "`perdure tasks ls` lists tasks": "`GET /tasks` lists those of this login",
+    "register it: perdure.open(url, workflows=[...])": "`GET /workflows` lists those of this login",
+}
+"""What errors propose in Python and on the command line, and what they propose over HTTP."""
 
 
 class HttpProblem(Exception):
@@ -156,8 +159,14 @@ def problem_of(error: Exception) -> HttpProblem | None:
                     return HttpProblem(status_of(error.code), error.code, str(error), **more)
             if status == 503:
                 more["retry_after"] = 1
-            return HttpProblem(status, named, str(error).replace(*TASKS_LISTED), **more)
+            return HttpProblem(status, named, _over_http(str(error)), **more)
     return HttpProblem(409, kebab(type(error).__name__), str(error))
+
+
+def _over_http(text: str) -> str:
+    for said, proposed in OVER_HTTP.items():
+        text = text.replace(said, proposed)
+    return text
 
 
 def explained(code: str) -> str:
@@ -186,7 +195,7 @@ def document(problem: HttpProblem, path: str, request: str, root: str = "") -> d
     more = {name: value for name, value in problem.more.items() if name not in ("retry_after", "headers")}
     return {
         "type": f"{root}{PAGES}{problem.code}",
-        "title": TITLES.get(problem.status, "error"),
+        "title": problem.code.replace("-", " ") if problem.status == 422 else TITLES.get(problem.status, "error"),
         "status": problem.status,
         "detail": problem.detail,
         "instance": root + path,

@@ -10,13 +10,15 @@ import msgspec
 from perdure.verbs.act import ALSO
 from perdure.views.where import FIELDS
 
+from .openapi import sample
 from .problems import OWN, TABLE
 from .refusals import OF_TASKS
 from .routes import API, ROUTES, Route
 
 HEAD: Final = f"""# The API
 
-This page is made from the table of verbs: `python -m perdure.server.reference`. Paths are below `{API}`. `/openapi.json` is the same as an OpenAPI 3.1 document.
+This page is made from the table of verbs: `python -m perdure.server.reference`. Paths are below `{API}`. `/openapi.json`, at the root of the server, is the same as an OpenAPI 3.1
+document, with an example of each verb.
 
 - Requests are strict JSON; unknown fields are refused with a proposal. Times are UTC in ISO 8601, durations seconds, bytes `{{"$bytes": base64}}`, numbers of
   instances and entries texts. Values over 8 KiB are cut to `{{"$cut": …}}` unless `values=whole` is asked for;
@@ -29,7 +31,7 @@ This page is made from the table of verbs: `python -m perdure.server.reference`.
   A write waits 2 seconds, or those of `Prefer: wait=N`, until an engine has recorded it; else the answer is 202, and `Location` is where to look.
 - `…/-/history` takes `form`: `words`, `compact` (a row an operation) or `raw` (each entry decoded, with its bytes).
 - `GET {API}/stream?channels=instance:ID,list:FILTER,tasks:mine,frames:ID,bulk:ID,fleet` sends the events `entry` `head` `task` `count` `frame` (and `gap`: read again; `bye`: connect again);
-  `Last-Event-ID` resumes without loss.
+  `Last-Event-ID` resumes without loss. `count`, of the channel `fleet`, says that an instance of `workflow` has `status` now: counts on a page change.
 - Errors are `application/problem+json` with `code`, `detail`, the number of the `request`, and where they help `where`, `expected`, `found`, `hint` and a row of `errors` for each
   wrong place. `type` is a page of the server that explains the code.
 
@@ -37,6 +39,17 @@ A verb that comes twice is one by what stands under *once by*. Each verb may be 
 
 | verb | request | who | once by | what it does | own refusals |
 |---|---|---|---|---|---|
+"""
+
+
+SHOWN: Final = ("start", "send", "settle", "rewind", "migrate", "patch")
+"""Verbs that the page shows as commands; `openapi.json` has those of all."""
+
+BODIES: Final = "The body of a request is an object with these fields.\n\n"
+
+COMMANDS: Final = """`PERDURE_SERVER` is the address of the server, `PERDURE_TOKEN` an API key. `/openapi.json` has a command for each verb.
+
+<!-- not run: these ask a server that runs -->
 """
 
 
@@ -51,8 +64,9 @@ def page() -> str:
     codes = "".join([f"| `{code}` | {status} | {error.__name__} |\n" for error, code, status in TABLE])
     own = "".join([f"| `{code}` | {text} |\n" for code, text in sorted([*OWN.items(), *OF_TASKS.items()])])
     parts = "".join([_part(each) for each in ROUTES if not each.read])
+    commands = "".join([f"$ {sample(each)}\n" for each in ROUTES if each.name in SHOWN])
     return (
-        f"{HEAD}{rows}\n## Bodies\n\n{parts}\n## Codes\n\n| code | status | error |\n|---|---|---|\n{codes}\n"
+        f"{HEAD}{rows}\n## Bodies\n\n{BODIES}{parts}\n## Commands\n\n{COMMANDS}```console\n{commands}```\n\n## Codes\n\n| code | status | error |\n|---|---|---|\n{codes}\n"
         f"Codes of the server itself:\n\n| code | meaning |\n|---|---|\n{own}"
     )
 

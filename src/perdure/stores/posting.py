@@ -56,7 +56,10 @@ def judge(
         return None
     if isinstance(event, CancelAsked | ReceiptArrived):
         return TAKEN  # it has ended: there is nothing to cancel, and no intent to answer
-    return Posted("ended", f"{name} {ended(head.status)} and takes no more events")
+    policies = [each.policy for each in workflows() if each.name == head.workflow]
+    retried = head.status == Status.FAILED and bool(policies) and decode_policy(policies[-1]).retry
+    before = " before a retry" if retried else ""
+    return Posted("ended", f"{name} {ended(head.status)} and takes no more events{before}")
 
 
 def _judge_start(

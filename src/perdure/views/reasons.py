@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from perdure.app.dialects import words_of
 from perdure.app.urls import is_server
-from perdure.codec.phrases import first_line, one_line, short, span
+from perdure.codec.phrases import error_line, one_line, short, span
 from perdure.definitions.load import stored
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.decision import Stuck
@@ -272,7 +272,7 @@ class Reasons:
         last = next(line for line in reversed(seen.lines) if line.outcome)
         place = f" at {stuck.location}" if stuck.location else f" at entry {last.number} ({last.name})"
         since = span((seen.now - last.at).total_seconds())
-        text = f"It is stuck{place} since {since}: {first_line(str(stuck.error))}"
+        text = f"It is stuck{place} since {since}: {error_line(stuck.error)}"
         return Reason("stuck", text, self._words.ways_out(seen, stuck) or self._ways_out(stuck))
 
     def _ways_out(self, stuck: Stuck) -> tuple[Advice, ...]:
@@ -363,7 +363,7 @@ class Reasons:
                 retry = Advice("to run again what failed", seen.command("retry"))
                 tries = (look, retry) if self._words.policy.retry else ()  # what a verb refuses is no advice
                 todo = (*tries, Advice("to start it from the beginning", again))
-                return Reason("failed", f"It failed {when}: {first_line(str(seen.error))}", todo)
+                return Reason("failed", f"It failed {when}: {error_line(seen.error)}", todo)
 
 
 def _nth(open: Waiting) -> str:

@@ -155,6 +155,9 @@ def _term(word: str) -> Term:
     found = _WORD.match(word)
     if found is None:
         negated = word.startswith("-") and len(word) > 1
+        field, equals, value = word.removeprefix("-").partition("=")
+        if equals and field in FIELDS:
+            raise BadFilter(f"a filter is written with `:`: {field}:{value:.80}")
         return Term("key_prefix", ":", (word[1:] if negated else word,), negated)
     sign, field, op, value = found.groups()
     return _checked(Term(field, op, (value,), bool(sign)))  # type: ignore[arg-type]
@@ -175,7 +178,9 @@ def _checked(term: Term) -> Term:
     elif term.op != ":" and not field.startswith(TAG):
         raise BadFilter(f"{field} is compared with `:`; `<` and `>` are for times and tags")
     if field == "status" and not any(fnmatchcase(status, value) for status in Status):
-        raise BadFilter(f"no status is {value!r:.80} (there are: {', '.join(Status)})")
+        near = difflib.get_close_matches(value[:80], list(Status), n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise BadFilter(f"no status is {value!r:.80}{meant} (there are: {', '.join(Status)})")
     if field in FAMILY and not NUMBERED.match(value) and not _NAMED.match(value):
         raise BadFilter(f"{field} is the name or the number of an instance, found {value!r:.80}")
     if not value and not field.startswith(TAG):

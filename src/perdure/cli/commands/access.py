@@ -72,7 +72,7 @@ def key(  # noqa: PLR0917
         made = console.request("key add", **asdict(given))
     else:
         kept, made = made_key(given, getpass.getuser())
-        console.act(lambda client: _change(client, "key add", to_plain(kept)))
+        _act(console, "key add", to_plain(kept))
     console.answer(to_builtins(made), made.key)
 
 
@@ -98,7 +98,7 @@ def revoke(console: Console, key: str) -> None:
     if console.server is not None:
         console.request("key revoke", id=id)
     else:
-        console.act(lambda client: _change(client, "key revoke", {"id": id}))
+        _act(console, "key revoke", {"id": id})
     console.answer({"revoked": id}, f"revoked {id}")
 
 
@@ -112,7 +112,7 @@ def grant(console: Console, actor: str, grants: tuple[str, ...], roles: tuple[st
     if console.server is not None:
         console.request("grant by name", actor=actor, grants=person.grants, roles=person.roles)
     else:
-        console.act(lambda client: _change(client, "grant", to_plain({"actor": actor, "person": person})))
+        _act(console, "grant", to_plain({"actor": actor, "person": person}))
     console.answer(
         {"actor": actor, **to_builtins(person)}, f"{actor}: {_rights(person.grants, person.roles) or 'nothing'}"
     )
@@ -142,6 +142,10 @@ def audit(console: Console, count: int) -> None:
         found = console.ask(lambda client: read_audit(client.queries))[-count:]
     rows = [[f"{each.at:%Y-%m-%d %H:%M:%S}", each.by, each.what, _details(each.details)] for each in found]
     console.answer({"entries": to_builtins(found)}, table(rows) if rows else "")
+
+
+def _act(console: Console, verb: str, body: Any) -> None:
+    console.act(lambda client: _change(client, verb, body), makes=False)
 
 
 async def _change(client: Client, verb: str, body: Any) -> Any:

@@ -21,8 +21,8 @@ from perdure.views.survey import Preview, Replayed, left_alone, preview, survey
 
 from ..console import Console, define
 from ..exits import Exit, Stopped
-from ..load import code_of, load_all
-from ..text import indented, joined, style
+from ..load import code_of, load_all, module_of
+from ..text import counted, indented, joined, style
 
 PROBLEM: Final = ("where", "text", "at", "hint", "severity")
 """The fields of a problem that has no names for them."""
@@ -60,10 +60,11 @@ def check(console: Console, targets: tuple[str, ...]) -> None:
         "ok": not found,
     }
     lines = [f"{style(f'{each.file}:{each.line}:', bold=True)} {each.text}" for each, _ in found]
-    number = f"{len(bodies)} flow{'s' if len(bodies) != 1 else ''} checked"
+    number = f"{counted(len(bodies), 'flow')} checked"
     if others:
         known = _known(targets, given)
-        told = [_problem(each.name, problem) for each in others for problem in _problems(each, known)]
+        values = [value for module in _modules(targets) for value in vars(module_of(module)).values()]
+        told = [_problem(each.name, problem) for each in others for problem in _problems(each, known, values)]
         problems = [each for each in told if each.get("severity") != "warning"]
         warnings = [each for each in told if each.get("severity") == "warning"]
         warnings += [_problem(each.name, warning) for each in others for warning in getattr(each, "warnings", ())]
@@ -71,21 +72,27 @@ def check(console: Console, targets: tuple[str, ...]) -> None:
         document["workflows"] = [each.name for each in others]
         document["problems"], document["warnings"] = problems, warnings
         lines += [_line(each, "") for each in problems] + [_line(each, "warning: ") for each in warnings]
-        number = f"{len(bodies) + len(others)} workflows checked"
+        number = f"{counted(len(bodies) + len(others), 'workflow')} checked"
     console.answer(document, joined(lines) if lines else f"{number}, nothing found")
     sys.exit(Exit.OK if document["ok"] else Exit.FAILED)
 
 
-def _problems(workflow: Any, known: set[str]) -> Iterable[Any]:
+def _problems(workflow: Any, known: set[str], values: list[Any]) -> Iterable[Any]:
     """The problems of a workflow. Without any, those of the names of other workflows that stand in it."""
+    if hasattr(workflow, "problems_beside"):
+        return workflow.problems_beside(values, known)  # type: ignore[no-any-return]
     among = getattr(workflow, "problems_among", None)
     return workflow.problems or (() if among is None else among(known | set(workflow.workflows)))
 
 
 def _known(targets: tuple[str, ...], given: Iterable[Any]) -> set[str]:
     """The names of all workflows of the modules that are checked: a name may stand for one that is not checked."""
-    modules = {target.partition(":")[0] for target in targets if not target.endswith(FILES)}
-    return {str(each.name) for each in (*[each for module in modules for each in load_all(module)], *given)}
+    found = [each for module in _modules(targets) for each in load_all(module)]
+    return {str(each.name) for each in (*found, *given)}
+
+
+def _modules(targets: tuple[str, ...]) -> set[str]:
+    return {target.partition(":")[0] for target in targets if not target.endswith(FILES)}
 
 
 def _problem(name: str, problem: tuple[str, ...]) -> dict[str, str]:
@@ -111,7 +118,7 @@ def _check_files(console: Console, targets: list[str], kinds: dict[str, FileKind
     found = [each for target, problems in readers if problems is not None for each in problems(target)]
     bad = any(not each.warning for each in found)
     document = {"files": targets, "problems": [msgspec.to_builtins(each) for each in found], "ok": not bad}
-    number = f"{len(targets)} {noun}{'s' if len(targets) != 1 else ''} checked"
+    number = f"{counted(len(targets), noun)} checked"
     console.answer(document, joined([str(each) for each in found]) if found else f"{number}, nothing found")
     sys.exit(Exit.FAILED if bad else Exit.OK)
 
@@ -156,7 +163,7 @@ def replay(console: Console, targets: tuple[str, ...], verify: bool, since: str 
 
 
 def _instances(count: int) -> str:
-    return "1 instance" if count == 1 else f"{count} instances"
+    return counted(count, "instance")
 
 
 def tell_preview(console: Console, name: str, version: str) -> None:

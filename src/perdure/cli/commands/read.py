@@ -12,6 +12,7 @@ import click
 from msgspec import UNSET
 from msgspec.structs import asdict
 
+from perdure.codec.phrases import author_place
 from perdure.codec.visible import visible_json
 from perdure.kernel.status import Status
 from perdure.ports.seen import Advice, Reason
@@ -142,6 +143,8 @@ def _shown(shown: ShownInstance, now: datetime) -> str:
         rows.append(["stuck at", shown.stuck_at])
     if shown.error is not None:
         rows.append(["error", joined(str(shown.error).split("\n"))])
+        place = author_place(shown.error.traceback)
+        rows += [["raised at", place]] if place else []
     if shown.kept_until is not UNSET:
         rows.append(["kept until", local(shown.kept_until)])
     if shown.forgotten is not UNSET:
@@ -166,7 +169,7 @@ def _parts(shown: ShownInstance, now: datetime) -> list[str]:
         [*(styled(str(part[name])) if name == "outcome" else str(part[name]) for name in names), _since(part, now)]
         for part in shown.parts
     ]
-    return ["", table([[*head, ""], *rows])]
+    return ["", table([[*head, style("since", bold=True)], *rows])]
 
 
 def _since(part: dict[str, Any], now: datetime) -> str:

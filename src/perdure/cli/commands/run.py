@@ -31,7 +31,7 @@ from ..exits import Exit
 from ..given import read_json, secrets_of, with_sets
 from ..live import Progress, shown
 from ..load import helpers_of, load
-from ..text import first_line, indented, joined, noted, to_json
+from ..text import error_line, indented, joined, noted, to_json
 
 TICK_SECONDS: Final = 0.1
 DRAIN_SECONDS: Final = 5.0
@@ -290,7 +290,7 @@ def _first_failure(told: dict[str, Any]) -> str:
 def _message(console: Console, ending: Ending, again: Again, timeout: float | None) -> str:
     state, error = ending.state, error_of(ending.state)
     name = str(state.address)
-    reason = f": {first_line(str(error))}" if error is not None else ""
+    reason = f": {error_line(error)}" if error is not None else ""
     go_on = [f"it is kept in {console.db}; to go on:", f"  {again.command}"]
     if not _kept(console):
         go_on = ["nothing is kept of it: --db FILE keeps a run"]

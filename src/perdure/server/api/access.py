@@ -227,6 +227,9 @@ async def read_audit(queries: Queries) -> list[AuditEntry]:
             by = asked.by.id if asked is not None and asked.by is not None else ""
             details = _readable(entry.event.body)
             what = details.pop("what", entry.event.name) if isinstance(details, dict) else entry.event.name
+            for _, answer in entry.decision.respond:
+                if isinstance(details, dict) and "refused" in (said := decode(answer)):
+                    details["refused"] = said["text"]
             found.append(AuditEntry(entry.number, when(entry.at), by, what, details))
     return found
 
