@@ -133,14 +133,20 @@ def test_live_instances_migrate_and_what_does_not_fit_is_told(shop):
     assert bad.exit_code == 4
     assert "purchase/a stays: approve: version 2.0.0 has a receive approve at yes, and this is a task" in bad.stdout
     assert shop.perdure("processes", "migrate", "purchase", "1.1.0", "--map", "nonsense").exit_code == 2
+    wrong = shop.perdure("processes", "migrate", "purchase", "1.1.0", "--map", "aprove=sign", "--dry-run")
+    assert "no step is named 'aprove'; did you mean 'approve'?" in wrong.stderr
 
     planned = shop.json("processes", "migrate", "purchase", "1.1.0", "--dry-run")
+    named = shop.perdure("processes", "migrate", "purchase", "1.1.0", "--dry-run")
     done = shop.perdure("processes", "migrate", "purchase", "1.1.0", "--key", "a", "--as", "ann", "--reason", "later")
     engine = shop.process("run", "shop:purchase", "--input", '{"order": "o-17"}', "--key", "a", "--db", "shop.db")
     eventually(lambda: shop.json("show", "purchase/a")["version"].startswith("1.1.0+"))
 
+    assert named.stdout.endswith("\n  purchase/a\n"), named.stdout
     assert (planned["migrated"], planned["left"], planned["dry_run"]) == (["purchase/a"], [], True)
     assert "1 instance of purchase migrates to 1.1.0" in done.stdout
+    told = shop.perdure("history", "purchase/a").stdout
+    assert 'migrated "1.1.0+' in told and " by ann (later)" in told, told
     engine.kill()
     shop.ended(engine)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -26,6 +26,9 @@ A = Address("told", "a")
 
 class Heir(Told):
     """A version that takes instances over, unless it is broken. It calls their locations as it is told."""
+
+    def locations(self) -> Sequence[str]:
+        return ["w"]
 
     def take_over(
         self, address: str, machine: Any, renamed: Mapping[str, str], moment: Moment

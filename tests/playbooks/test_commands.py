@@ -201,7 +201,11 @@ def test_a_playbook_is_paused_and_resumed_and_why_says_by_whom(tmp_path):
 
     assert asked.stdout == "asked p/k to pause\n"
     why = json.loads(called("why", "k", "--json", "--db", url).stdout)["reasons"]
-    (paused,) = [each for each in why if each["kind"] == "paused"]
+    paused, gate, _ = why
+    assert (paused["kind"], gate["kind"], gate["todo"]) == ("paused", "gate", None), "no patch: a resume comes first"
+    assert gate["text"].endswith("In a pause no gate is tested; this one is at the resume.")
+    found = json.loads(called("ls", "--json", "--where", "waits_for:paused", "--db", url).stdout)
+    assert [each["id"] for each in found["instances"]] == ["p/k"]
     assert paused["text"].startswith("It was paused by ann ")
     assert "(the bank is down): what runs goes on to its end, and nothing else begins." in paused["text"]
     assert paused["todo"].startswith("to let it go on: perdure resume p/k --db ")

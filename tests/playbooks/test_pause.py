@@ -14,7 +14,9 @@ from perdure.kernel.asked import Actor, Asked
 from perdure.kernel.decision import Decision
 from perdure.kernel.events import Message
 from perdure.kernel.moment import Moment
+from perdure.ports.store import Queries
 from perdure.testing import crash_test
+from perdure.views.look import look
 from tests.playbooks.harness import HEAD, PlaybookHarness, book
 from tests.playbooks.test_crashes import BOOKS, bad
 
@@ -299,6 +301,12 @@ def test_a_pause_survives_a_crash_anywhere():
     assert report.singles > 10
 
 
+async def published_of(queries: Queries, id: int) -> dict[str, Any]:
+    head = await queries.head(id)
+    assert head is not None
+    return (await look(queries, head)).published
+
+
 async def test_another_engine_goes_on_where_an_instance_was_paused(tmp_path):
     text = HEAD.rstrip() + "\n" + textwrap.dedent(STORY)
     playbook, url = load_playbook(text), str(tmp_path / "p.db")
@@ -310,7 +318,10 @@ async def test_another_engine_goes_on_where_an_instance_was_paused(tmp_path):
     async with perdure.open(url) as engine:
         handle = engine.handle("p", "k")
         (head,) = await engine.instances(workflow="p")
-        assert "message resume" in head.reason
+        assert "paused" in head.reason
         assert (await handle.read("paused"))["reason"] == "the bank is down"
+        assert "paused" in await published_of(engine.queries, head.id)
         assert await handle.ask("resume") == {"paused": False}
         await handle.cancel()
+        await handle.until("cancelled")
+        assert "paused" not in await published_of(engine.queries, head.id), "it is paused no longer"

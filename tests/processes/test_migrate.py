@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import perdure
-from perdure import CallerError, DoesNotFit, UnknownInstance, UnknownVersion
+from perdure import (
+    BadCall,
+    CallerError,
+    DefinitionConflict,
+    Divergence,
+    DoesNotFit,
+    UnknownInstance,
+    UnknownVersion,
+    UnknownWorkflow,
+)
 from perdure.kernel.effects import Call as CallEffect
+from perdure.kernel.events import Address
+from perdure.kernel.replay import fold, rebuild
+from perdure.kernel.workflows import Workflows
 from perdure.processes import (
     Activate,
     Call,
@@ -35,8 +47,9 @@ from perdure.processes import (
     state,
     tasks,
 )
+from perdure.views.reasons import reasons, see
 from perdure.views.rerun import History
-from perdure.views.survey import preview
+from perdure.views.survey import Replayed, preview, survey
 from tests.processes.rig import Rig
 
 DAY = timedelta(days=1)
@@ -338,6 +351,8 @@ async def test_migration_moves_only_what_fits(kept: str):
         assert await engine.queries.height() == before, "a dry run records nothing"
         one = await engine.processes.migrate("p", to="2.0.0", keys=["a"], map={"wait": "hear"}, by="ann", reason="task")
         again = await engine.processes.migrate("p", to="2.0.0", keys=["a"], map={"wait": "hear"})
+        with pytest.raises(BadCall, match=r"no step is named 'wiat'; did you mean 'wait'\?"):
+            await engine.processes.migrate("p", to="2.0.0", map={"wiat": "hear"})
         assert await engine.queries.height() == before + 1, "one entry for each instance, and none for the same again"
         async with perdure.connect(kept) as client:
             rest = await client.processes.migrate("p", to="2.0.0", map={"wait": "hear"})
@@ -354,8 +369,16 @@ async def test_migration_moves_only_what_fits(kept: str):
 
     async with perdure.open(kept) as engine:  # without code: both definitions are in the database
         handle = engine.handle("p", "a")
+        (head,) = [each for each in await engine.instances(workflow="p") if each.key == "a"]
+        row = await engine.queries.head(head.id)
+        assert row is not None
+        seen, words = await see(engine.queries, row, datetime.now(UTC), "p.db")
+        (waits,) = reasons(seen, words)
+        assert waits.text.startswith("The step hear, opened as wait, waits for the message go")
         summary, (_, line) = await handle.summary(), await handle.history()
-        assert (summary.version, line.event, line.value) == (NEW.version, "migrated", NEW.version)
+        told = {"version": NEW.version, "map": {"wait": "hear"}}
+        assert (summary.version, line.event, line.value) == (NEW.version, "migrated", told)
+        assert (line.by, line.reason) == ("ann", "task")
         counts = await engine.queries.counts()
         waiting = [version for (name, version, status), n in counts.items() if (name, status) == ("p", "waiting") and n]
         assert waiting == [NEW.version]
@@ -379,6 +402,8 @@ async def test_what_is_no_process_or_is_not_there_does_not_migrate():
             await engine.processes.migrate("p", to="2.0.0", keys=["lost"])
         with pytest.raises(CallerError, match="nothing is no process"):
             await engine.processes.migrate("nothing", to="1")
+        with pytest.raises(UnknownWorkflow, match="nothing is a flow: this takes the name of a process"):
+            await engine.processes.migrate("nothing", to="2")
 
 
 @perdure.flow
@@ -400,10 +425,33 @@ async def test_each_entry_is_replayed_by_the_version_that_decided_it():
         delivery = history.at(number)
         assert delivery.workflow is version
         assert not version.differs(delivery.entry.decision, delivery.deliver()), number
-    (unfit,) = seen.unfit
-    assert (seen.safe, unfit.error) == (0, "DoesNotFit"), (
-        "an instance that migrated is replayed by its own version alone"
-    )
+    assert (seen.safe, seen.unfit, seen.stay) == (1, [], True), "an instance stays on its version"
+
+
+async def test_another_version_in_new_code_is_no_divergence_and_other_bytes_of_one_are_a_conflict():
+    later = process("1.1.0", Timer("t", after=DAY), Receive("wait", "go"))
+    other = process("1.0.0", Receive("wait", "go"))
+    async with perdure.open(":memory:", workflows=[OLD]) as engine:
+        await (await engine.start(OLD, n=1, key="a")).until("waiting")
+
+        found = await survey(engine.queries, Workflows([later]))
+        seen = await preview(engine.queries, later)
+        with pytest.raises(DefinitionConflict, match=r"the next free one is 1.0.1"):
+            await survey(engine.queries, Workflows([other]))
+
+    assert found == [Replayed("p/a", None)], "the database has its version"
+    assert (seen.looked, seen.safe, seen.unfit, seen.stay) == (1, 1, [], True)
+
+
+async def test_a_divergence_at_a_task_says_task():
+    asking = process("1.0.0", Activate("ask"), tasks=TASKS)
+    async with perdure.open(":memory:", workflows=[asking]) as engine:
+        await (await engine.start(asking, key="a")).until("waiting")
+        (head,) = await engine.instances(workflow="p")
+        instance = fold(Address("p", "a"), None, await engine.queries.history(head.id))
+
+    with pytest.raises(Divergence, match="recorded is task ask, but the code now asks for task sign"):
+        rebuild(instance, process("1.0.0", Activate("sign"), tasks=TASKS))
 
 
 async def test_a_stuck_instance_stays_so_until_a_retry_in_the_version_that_is_right():

@@ -233,12 +233,26 @@ def test_an_instance_tells_its_parents_and_the_trace_of_its_start():
         )
         await site.engine.handle("family/f-0").until("waiting")
         await site.engine.handle("family/f-2").until("waiting")
-        return [(await client.get(f"{API}/instances/family/f-{n}")).json() for n in (0, 2)]
+        await (await site.engine.start(hub, key="h")).until("waiting")
+        blind = await site.key(Grant("viewer", ("family",)), actor="eve")
+        listed = [
+            {each["id"]: each["parent"] for each in (await reader.get(f"{API}/instances")).json()["items"]}
+            for reader in (client, blind)
+        ]
+        return *[(await client.get(f"{API}/instances/family/f-{n}")).json() for n in (0, 2)], listed
 
-    root, grandchild = run(story, workflows=[family])
+    root, grandchild, (all, some) = run(story, workflows=[family, hub])
+    kin = {"family/f-0": None, "family/f-1": "family/f-0", "family/f-2": "family/f-1"}
 
     assert (root["path"], root["trace"]) == ([], trace)
     assert (grandchild["path"], grandchild["trace"]) == (["family/f-0", "family/f-1"], "")
+    assert all == {**kin, "hub/h": None, "family/c": "hub/h"}
+    assert some == {**kin, "family/c": None}, "a parent that is hidden is not told"
+
+
+@perdure.flow
+async def hub(ctx):
+    await ctx.child(family, 2, key="c")
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,7 @@ def test_dev_shows_a_divergence_and_a_broken_file_and_keeps_the_old_code(tmp_pat
         client.post(f"{ON}/-/messages", json={"name": "decision", "body": "yes"})
 
         assert diverges.count("would diverge: ") == 1 and " and 2 more would diverge, too" in diverges
+        assert "would diverge: entry " in diverges, "its id stands before that, once"
         assert "shop.py:1" in broken and "shop.py:1" in shown
         assert client.get(f"{ON}/-/result?wait=60").json()["result"] == "first yes"
 
@@ -126,6 +127,22 @@ def test_dev_runs_the_file_of_a_playbook_and_takes_over_its_next_version(tmp_pat
         versions.append(client.get("/api/v1/workflows/greet").json()["versions"])
 
     assert [len(each) for each in versions] == [1, 2]
+
+
+def test_dev_watches_the_files_of_definitions_that_its_module_loads(tmp_path):
+    file = tmp_path / "greet.yaml"
+    file.write_text(PLAYBOOK)
+    shop(tmp_path, 'import perdure\ngreet = perdure.load_playbook("greet.yaml")\n')
+    with developed(tmp_path, "shop.py", "--start", "greet") as (client, process, _):
+        file.write_text(PLAYBOOK.replace("noop", "nopp"))
+        broken = until(process, "the old code goes on")
+        file.write_text(PLAYBOOK.replace("first", "second"))
+        until(process, "the new code has taken over")
+        versions = client.get("/api/v1/workflows/greet").json()["versions"]
+
+    assert "greet.yaml:6:18: there is no kind nopp; did you mean noop?" in broken
+    assert f"at {tmp_path / 'shop.py'}:2" in broken
+    assert len(versions) == 2
 
 
 @pytest.mark.slow

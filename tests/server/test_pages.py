@@ -76,24 +76,32 @@ def test_live_instances_migrate_with_a_map_after_the_dry_run_was_shown(stage):
         for key in ("a", "b"):
             await (await site.engine.start(loan("1.0.0", "sign"), key=key)).until("waiting")
         await page.goto(f"{site.url}/workflows/loan")
-        await page.locator("tr", has_text="2.0.0").locator("text=Migrate…").click()
+        await page.locator("tr", has_text="2.0.0").locator("text=Migrate to this…").click()
         dry = page.locator("#dry li")
         await dry.first.wait_for()
         without = await dry.all_inner_texts()
+        none = await page.inner_text("#dry ~ p"), await page.is_disabled("dialog button[type=submit]")
+        await page.fill("#d-map", '{"sign":')
+        await page.locator("dialog p", has_text="The map is not JSON.").wait_for()
+        broken = await page.is_disabled("dialog button[type=submit]")
         await page.evaluate(AXE_SCRIPT)
         against = await page.evaluate(AXE, {})
         await page.fill("#d-map", '{"sign": "signed"}')
         await page.locator("#dry li", has_text="2 instances").wait_for()
+        named = await dry.first.inner_text()
         command = await page.inner_text("dialog .cmd:not(.http) code >> nth=0")
         await page.click("dialog button[type=submit]")
         await page.locator("dialog").wait_for(state="detached")
         summary = await site.engine.handle("loan", "a").summary()
-        return without, against, command, summary.version, await page.locator("text=Migrate…").count()
+        buttons = await page.locator("text=Migrate to this…").count()
+        return without, none, broken, named, against, command, summary.version, buttons
 
-    without, against, command, version, buttons = stage.tell(story)
+    without, none, broken, named, against, command, version, buttons = stage.tell(story)
 
     assert without[0] == "0 instances would go on under 2.0.0."
     assert without[1:] == [f"loan/{key} stays: sign: version 2.0.0 has no step sign" for key in ("b", "a")]
+    assert (none, broken) == (("Nothing would migrate.", True), True), "and it cannot be asked for"
+    assert named == "2 instances would go on under 2.0.0: loan/b, loan/a."
     assert not against
     assert command.endswith("perdure processes migrate loan 2.0.0 --map sign=signed")
     assert version.startswith("2.0.0+") and buttons == 1, "only back to the other version"

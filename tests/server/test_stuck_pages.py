@@ -31,15 +31,25 @@ def test_unknown_outcomes_stand_on_the_dashboard_with_their_place_and_are_settle
         await page.wait_for_selector("dialog")
         places = await page.locator("#d-location option").all_inner_texts()
         others = await page.inner_text(".why-panel header .end")
+        chosen = await page.input_value("#d-as"), await page.input_value("#d-value")
+        await page.click("dialog button[type=submit]")
+        await page.locator("dialog .problem", has_text="This is needed.").wait_for()
+        await page.select_option("#d-as", "ok")
         await page.fill("#d-value", '"ch-1"')
         await page.click("dialog button[type=submit]")
         await page.wait_for_selector(".stamp.st-waiting")
-        return told, places, others, page.url
+        url, key = page.url, page.url.partition("/payment/")[2].partition("?")[0]
+        await page.goto(f"{site.url}/instances/payment/{key}?tab=errors&entry=2")
+        await page.wait_for_selector(".errors .said")
+        then = await page.inner_text(".errors")
+        return told, places, others, chosen, then, url
 
-    told, places, others, url = stage.tell(story)
+    told, places, others, chosen, then, url = stage.tell(story)
 
     (row,) = told
     assert row.startswith("2") and "unknown outcome" in row and "at finish/pay/charge" in row
     assert places == ["finish/pay/charge"]
     assert others == "1 other is stuck at the same place"
+    assert chosen == ("", ""), "a person says what happened"
+    assert "OutcomeUnknown" in then and "same place" not in then, "how many stand there now is not told of the past"
     assert "do=" not in url

@@ -458,16 +458,18 @@ def test_a_playbook_is_paused_and_resumed_by_its_buttons_and_no_other_dialect_ha
         reason = page.locator(".why-list .say", has_text="It was paused by ann")
         await reason.wait_for()
         told, buttons = await reason.inner_text(), await page.locator(".acts button").all_inner_texts()
+        first = await page.locator(".why-list .do button").all_inner_texts(), await page.inner_text(".do .btn.first")
         await page.click(".why-list .do button >> text=Resume…")
         await page.click("dialog button[type=submit]")
         await page.locator(".acts >> text=Pause…").wait_for()
-        return others, command, told, buttons, await site.engine.handle("restock", "friday").read("paused")
+        return others, command, told, buttons, first, await site.engine.handle("restock", "friday").read("paused")
 
-    others, command, told, buttons, paused = stage.tell(story)
+    others, command, told, buttons, first, paused = stage.tell(story)
 
     assert not {"Pause…", "Resume…"} & set(others)
     assert command == "perdure pause restock/friday --reason stock-taking"
     assert "(stock-taking): what runs goes on to its end, and nothing else begins." in told
+    assert first == (["Resume…"], "Resume…"), "no Patch…: its gate is tested at the resume"
     assert ("Resume…" in buttons, "Pause…" in buttons, paused) == (True, False, None)
 
 
@@ -628,6 +630,9 @@ def test_all_tabs_of_a_browser_share_one_stream_and_a_notice_takes_a_quarter_of_
         await handle.send("decision", "yes")
         for each in (page, other):
             await each.wait_for_selector(".stamp.st-completed")
+        site.server.tell("order/o-1 would diverge: entry 2\nAdvice, in a line\nand another one")
+        await page.wait_for_selector(".notice")
+        read.append(await page.locator(".notice").evaluate("box => box.scrollHeight <= box.clientHeight"))
         site.server.tell(
             "\n".join([f"order/o-{n} would diverge: at entry 2 it did {'something else ' * 9}" for n in range(64)])
         )
@@ -650,9 +655,11 @@ def test_all_tabs_of_a_browser_share_one_stream_and_a_notice_takes_a_quarter_of_
         await page.wait_for_selector(".notice", state="detached")
 
     taken: list[float] = []
+    read: list[bool] = []
     found: list[str] = []
     stage.tell(story)
 
+    assert read == [True], "the advice stands in the lines below the first one"
     assert max(taken) <= 0.26 and min(taken) > 0.05
     assert found == []
 

@@ -143,5 +143,9 @@ def told(line: Line | ShownEntry, width: int | None = 60, values: bool = True) -
         error = "" if line.error is None or line.outcome == "completed" else error_line(line.error)
         reason = f": {error}" if error and error not in words and line.event != "cancel" else ""
         led_to.append(styled(line.outcome) + reason)
+    if line.by:
+        words.append(f"by {line.by}")
+    if line.reason and line.reason != line.value:
+        words.append(f"({line.reason})")
     text = " ".join(word for word in words if word)
     return f"{text} → {', '.join(led_to)}" if led_to else text

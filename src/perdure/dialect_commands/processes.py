@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
@@ -34,6 +34,9 @@ from perdure.views.find import find_started
 from .kept import definition_of, register_of, registers
 
 T = TypeVar("T")
+
+TOLD: Final = 20
+"""So many instances are named that migrate."""
 
 
 def _given(target: str) -> Any:
@@ -185,7 +188,13 @@ def migrate(  # noqa: PLR0917
     person: str | None,
     reason: str,
 ) -> None:
-    """All that an instance stands at must be in that version, of the same kind. What does not fit is left alone."""
+    """All that an instance stands at must be in that version, of the same kind. What does not fit is left alone.
+
+    --map decision=verdict is for a step that has another name there and asks for the same: the same message, task or
+    workflow. A task stands under its own name, so it keeps that; a step around it may change (--map checks=review).
+
+    Exit code 4 if instances are left and none fits, also with --dry-run; else 0.
+    """
     wrong = [each for each in renamed if not all(each.partition("="))]
     if wrong:
         raise Stopped(f"{wrong[0]!r} is no OLD=NEW")
@@ -205,6 +214,8 @@ def migrate(  # noqa: PLR0917
     many = len(found.migrated)
     noun, verb = ("instance", "migrates") if many == 1 else ("instances", "migrate")
     told = [f"{many} {noun} of {name} {'would migrate' if dry_run else verb} to {found.version}"]
+    told += [f"  {each}" for each in found.migrated[:TOLD]]
+    told += [f"  and {many - TOLD} more"] if many > TOLD else []
     told += [f"{each.id} stays: {each.why}" for each in found.left]
     console.answer({"dry_run": dry_run, **msgspec.to_builtins(found)}, joined(told))
     if found.left and not found.migrated:

@@ -56,7 +56,7 @@ DIALECT_GROUPS: Final = (
             CommandRow(
                 "processes migrate",
                 "Let live instances go on under another version.",
-                "perdure processes migrate purchase 1.1.0 --map approve=sign --dry-run --db shop.db",
+                "perdure processes migrate purchase 1.1.0 --map decision=verdict --dry-run --db shop.db",
             ),
             CommandRow(
                 "processes export",

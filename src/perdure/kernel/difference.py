@@ -9,7 +9,7 @@ from itertools import zip_longest
 import msgspec
 
 from .decision import Decision, Send
-from .effects import Effect, attempt_of
+from .effects import TASK_WORKFLOW, Child, Effect, attempt_of
 
 Operation = Effect | Send | str
 """What a decision asks for, says, or notes."""
@@ -65,7 +65,8 @@ def _name(operation: Operation | None) -> str:
         return f"send {operation.name} to {operation.to}"
     attempt = attempt_of(operation)
     suffix = f" (attempt {attempt})" if attempt > 1 else ""
-    return f"{type(operation).__name__.lower()} {operation.location}{suffix}"
+    is_task = isinstance(operation, Child) and operation.workflow == TASK_WORKFLOW
+    return f"{'task' if is_task else type(operation).__name__.lower()} {operation.location}{suffix}"
 
 
 def ending(decision: Decision) -> str:

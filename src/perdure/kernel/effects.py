@@ -30,6 +30,10 @@ class Timer(msgspec.Struct, frozen=True, gc=False):
     due: int
 
 
+PAUSED_AT: Final = "&pause"
+"""What the location of a wait begins with that stands for a pause: until a person resumes the instance."""
+
+
 class Wait(msgspec.Struct, frozen=True, gc=False):
     """Stands for "waits for a message". The machine withdraws it when the message came; `due` is its deadline."""
 
@@ -37,6 +41,10 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
     names: tuple[str, ...] = ()
     due: int | None = None
     params: bytes | None = None  # for an executor outside, which answers with a receipt
+
+
+TASK_WORKFLOW: Final = "perdure.task"
+"""The instances of this built-in workflow are tasks."""
 
 
 class Child(msgspec.Struct, frozen=True, gc=False):

@@ -4,7 +4,7 @@ A machine is the live form of one instance. It never does I/O, never reads a clo
 entropy come in with the moment. Given the same events and moments it makes the same decisions; replay checks that.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol, runtime_checkable
 
 from .decision import Decision
@@ -117,6 +117,10 @@ class Governed(Workflow, Protocol):
 @runtime_checkable
 class Successor(Workflow, Protocol):
     """A definition that takes over an instance of another version when a person asks for it."""
+
+    def locations(self) -> Collection[str]:
+        """Where its steps stand, loops without numbers."""
+        ...
 
     def take_over(
         self, address: str, machine: Machine, renamed: Mapping[str, str], moment: Moment

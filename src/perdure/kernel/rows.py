@@ -10,7 +10,7 @@ from perdure.codec import seal, unseal
 
 from .batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotRow, Standing, TagRow, WorkRow
 from .decision import Outcome
-from .effects import Call, Child, Effect, Timer, Wait, due_of
+from .effects import PAUSED_AT, Call, Child, Effect, Timer, Wait, due_of
 from .entry import Entry
 from .events import Address, Event, Migrated, ReceiptArrived, Ref, Rewound, Started, Tagged
 from .instance import Instance, Intent
@@ -152,6 +152,8 @@ def _reason(instance: Instance) -> str:
 
 def _awaited(effect: Effect) -> str:
     match effect:
+        case Wait(location=location) if location.startswith(PAUSED_AT):
+            return "paused"
         case Wait(location=location, names=names):
             outside = outside_of(effect)
             text = (

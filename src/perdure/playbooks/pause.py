@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from perdure.codec import encode
-from perdure.kernel.effects import Wait
+from perdure.kernel.effects import PAUSED_AT, Wait
 from perdure.kernel.events import Message
 from perdure.kernel.moment import when
 
@@ -24,9 +24,6 @@ PAUSE: Final = "pause"
 RESUME: Final = "resume"
 PAUSED: Final = "paused"
 """The name under which an instance publishes who paused it, since when and why; null: it is not paused."""
-
-PLACE: Final = "&pause"
-"""What the location of the wait begins with."""
 
 
 class Pauses:
@@ -58,7 +55,7 @@ class Pauses:
     def _pause(self, turn: Turn, event: Message) -> None:
         state, asked = self.machine.state, event.asked
         state.asked += 1
-        location = f"{PLACE}#{state.asked}"
+        location = f"{PAUSED_AT}#{state.asked}"
         by = None if asked is None or asked.by is None else asked.by.id
         since = when(turn.at).isoformat().replace("+00:00", "Z")
         told = {"by": by, "since": since, "reason": "" if asked is None else asked.reason}
@@ -72,7 +69,7 @@ class Pauses:
         if not self.on:
             return
         self.lift(turn)
-        turn.note(RESUME, PLACE)
+        turn.note(RESUME, PAUSED_AT)
         for token, run in machine.state.runs.items():
             if run.turns is not None:
                 machine.later(["loop", token, -1])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from perdure.codec import decode
+from perdure.kernel.effects import PAUSED_AT
 from perdure.ports.seen import Advice, Reason, Seen, Waiting, Words
 
 from .model import from_bytes
-from .pause import PAUSED, PLACE, RESUME
+from .pause import PAUSED, RESUME
 from .scope import Compiler
 from .workflow import POLICY
 
@@ -21,7 +22,7 @@ class PlaybookWords(Words):
         return f"The action {location}"
 
     def open(self, seen: Seen, open: Waiting) -> Reason | None:
-        if open.location.startswith(PLACE):
+        if open.location.startswith(PAUSED_AT):
             return self._paused(seen, open)
         where, _, last = open.location.rpartition("/")
         if open.location.startswith("gate/") and seen.definition is not None:
@@ -46,6 +47,9 @@ class PlaybookWords(Words):
         gate = gate_at(Compiler(from_bytes(definition)), open.location)
         if gate is None:
             return None
+        if any(each.location.startswith(PAUSED_AT) for each in seen.waiting):
+            text = f"{gate.text}{seen.since(open)}{seen.deadline(open)}."
+            return Reason("gate", f"{text} In a pause no gate is tested; this one is at the resume.", (), open)
         ways = [Advice(command=("playbooks", "patch", seen.id, f"{key}=true")) for key in gate.reads]
         ways += [Advice(f"it opens when the step {step} has ended") for step in gate.others]
         waited = seen.since(open).replace(" since ", " for ", 1)

@@ -31,6 +31,7 @@ class Line(msgspec.Struct, frozen=True):
 
     `announced` has the names of the domain events that it led to, `facts` these themselves, each with `name` and
     `value`; `seq` is its place in the journal. `noted` has the operations that needed no effect, as kind and location.
+    `by` is the actor that asked for it, `reason` why, if they are known.
     """
 
     number: int
@@ -46,6 +47,8 @@ class Line(msgspec.Struct, frozen=True):
     seq: int = 0
     facts: tuple[Fact, ...] = ()
     noted: tuple[str, ...] = ()
+    by: str = ""
+    reason: str = ""
 
     @property
     def name(self) -> str:

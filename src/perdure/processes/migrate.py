@@ -41,6 +41,11 @@ def migrated(life: Life, to: Program, renamed: Mapping[str, str]) -> bytes:
     return encode(data)
 
 
+def places(program: Program) -> list[str]:
+    """The locations of all steps, without the numbers of turns."""
+    return list(_Places(program).steps)
+
+
 def place_of(location: str) -> str:
     """A location without the numbers of its turns: `lines/~/reserve`, as drawings have it."""
     return _TURN.sub("", location)

@@ -9,6 +9,7 @@ from perdure.kernel.decision import Stuck
 from perdure.kernel.effects import Wait
 from perdure.ports.seen import Advice, Reason, Seen, Waiting, Words
 
+from .migrate import place_of, renamed_place
 from .workflow import POLICY
 
 _TURN: Final = re.compile(r"/~(\d+)")
@@ -31,11 +32,19 @@ class ProcessWords(Words):
         intent = seen.intent(open)
         if intent is not None and isinstance(intent.effect, Wait):
             message = intent.effect.names[0] if intent.effect.names else ""
-            text = f"{self.name(open.location)} waits for the message {message}{seen.since(open)}{seen.deadline(open)}."
+            text = f"{self._step(seen, open)} waits for the message {message}{seen.since(open)}{seen.deadline(open)}."
             return Reason("message", text, (Advice("to send it", seen.command("send", message)),), open)
         if open.kind == "timer" and open.due is not None:
-            return Reason("timer", f"{self.name(open.location)} waits until {seen.at(open.due)}.", (), open)
+            return Reason("timer", f"{self._step(seen, open)} waits until {seen.at(open.due)}.", (), open)
         return None
+
+    def _step(self, seen: Seen, open: Waiting) -> str | None:
+        """A step by its name in the version that the instance runs on: it may have migrated since this was opened."""
+        place = now = place_of(open.location)
+        for line in seen.lines:
+            if line.event == "migrated" and isinstance(line.value, dict) and line.at >= open.since:
+                now = renamed_place(now, line.value["map"])
+        return self.name(open.location) if now == place else f"{self.name(now)}, opened as {open.location},"
 
     def ways_out(self, seen: Seen, stuck: Stuck) -> tuple[Advice, ...] | None:
         if stuck.kept:

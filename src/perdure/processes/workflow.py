@@ -36,7 +36,7 @@ from perdure.ports.dialect import Stored
 from .compile import Program
 from .life import StepError
 from .machine import ProcessMachine, refusal, unknown_message
-from .migrate import migrated
+from .migrate import migrated, places
 
 if TYPE_CHECKING:
     from perdure.drawing.draw import Format
@@ -132,6 +132,9 @@ class Runnable:
 
     def machine(self, address: str, snapshot: builtins.bytes | None) -> ProcessMachine:
         return ProcessMachine(self.program, address, snapshot)
+
+    def locations(self) -> Sequence[str]:
+        return places(self.program)
 
     def take_over(
         self, address: str, machine: Machine, renamed: Mapping[str, str], moment: Moment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Protocol, Unpack
 
@@ -29,7 +29,9 @@ from perdure.expressions.functions import described
 from perdure.kernel.asked import Actor, Asked
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address, Started
+from perdure.kernel.location import unnumbered
 from perdure.kernel.machine import Successor
+from perdure.kernel.policy import decode_policy
 from perdure.kernel.workflows import Workflows
 from perdure.ports.dialect import Stored
 from perdure.ports.store import Filter, Queries, place_of
@@ -143,13 +145,14 @@ class Definitions:
             raise CallerError(f"{name} is no process: its instances migrate to no version that is named")
         for old, new in (map or {}).items():
             checked_text(old, "a location"), checked_text(new, "a location")
-        moving = Migrating(self._connection, self.code, workflow, map or {}, asked(said) or Asked())
         queries, found = self._connection.queries, Migration(name, workflow.version, [], [])
         if keys is None:
             heads = [each async for each in live_heads(queries, name) if each.version != workflow.version]
         else:
             named = [keys] if isinstance(keys, str) else keys
             heads = [await self._head(Address(name, key)) for key in named]
+        await self._check_map(name, map or {}, {each.version for each in heads} - {workflow.version})
+        moving = Migrating(self._connection, self.code, workflow, map or {}, asked(said) or Asked())
         for head in heads:
             address = Address(name, head.key)
             why = await moving.move(address, dry_run=dry_run)
@@ -158,6 +161,17 @@ class Definitions:
             else:
                 found.migrated.append(str(address))
         return found
+
+    async def _check_map(self, name: str, map: Mapping[str, str], versions: Collection[str]) -> None:
+        """At each old location of a map a step stands, or stands below it, in one of the versions that are left."""
+        found = [await self.code(name, version) for version in versions] if map else []
+        if not found or None in found:
+            return
+        known = {location for each in found for location in each.locations()}
+        for old in map:
+            place = unnumbered(old)
+            if not any(each == place or each.startswith(f"{place}/") for each in known):
+                raise BadCall(unknown("step", old, known, "the left side of a map is where a step stands now"))
 
     async def _head(self, address: Address) -> HeadRow:
         head = await self._connection.queries.head(address)
@@ -196,6 +210,10 @@ class Definitions:
     async def _register(self, name: str) -> Register:
         register = await load.register_of(self._connection.queries, name)
         if register is None or register.dialect != self._dialect:
+            rows = [row for row in await self._connection.queries.workflows() if row.name == name]
+            if rows:
+                noun = decode_policy(rows[-1].policy).noun
+                raise UnknownWorkflow(f"{name} is a {noun}: this takes the name of a {self._dialect}")
             names = [each for each, _ in await self.list()]
             raise UnknownWorkflow(unknown(self._dialect, name, names, "put it there first"))
         return register

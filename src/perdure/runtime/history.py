@@ -11,7 +11,7 @@ from perdure.codec import decode as decode_value
 from perdure.errors import CallerError, PerdureError
 from perdure.kernel.apply import Changed, apply
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow
-from perdure.kernel.effects import Call, Child, Effect, Timer, Wait, attempt_of, due_of
+from perdure.kernel.effects import TASK_WORKFLOW, Call, Child, Effect, Timer, Wait, attempt_of, due_of
 from perdure.kernel.entry import Entry, decode
 from perdure.kernel.events import (
     Address,
@@ -31,6 +31,7 @@ from perdure.kernel.events import (
     Streamed,
     Tagged,
     Woken,
+    asked_of,
 )
 from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.location import Patterns
@@ -43,7 +44,6 @@ from perdure.kernel.tags import told
 from perdure.ports.frame import Frame
 from perdure.ports.seen import Line, Summary, Waiting
 from perdure.ports.store import ListPlace, Queries, change_of, place_of
-from perdure.tasks.model import WORKFLOW as TASK
 
 Opened = Mapping[bytes, tuple[str, int]]
 P = ParamSpec("P")
@@ -195,8 +195,24 @@ def _line(entry: Entry, opened: Opened) -> Line:
         outcome, error = "stuck", decision.stuck.error
     led_to = tuple(in_words(effect) for effect in decision.open)
     facts = tuple(fact.name for fact in decision.announce)
-    at, said, noted = when(entry.at), decision.announce, decision.noted
-    return Line(entry.number, at, event, location, status, value, error, led_to, outcome, facts, entry.seq, said, noted)
+    asked = asked_of(entry.event)
+    return Line(
+        entry.number,
+        when(entry.at),
+        event,
+        location,
+        status,
+        value,
+        error,
+        led_to,
+        outcome,
+        facts,
+        entry.seq,
+        decision.announce,
+        decision.noted,
+        by="" if asked is None or asked.by is None else asked.by.id,
+        reason="" if asked is None else asked.reason,
+    )
 
 
 def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | None]:
@@ -227,8 +243,8 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
             return "retry", "", "", None, None
         case Rewound(to=to):
             return "rewound" if to else "retry", to, "", None, None
-        case Migrated(version=version):
-            return "migrated", "", "", version, None
+        case Migrated(version=version, renamed=renamed):
+            return "migrated", "", "", {"version": version, "map": dict(renamed)} if renamed else version, None
         case Settled(location=at, receipt=receipt):
             return (
                 "settled",
@@ -256,7 +272,7 @@ def value_of(data: bytes) -> Any:
 
 
 def word_of(effect: Effect) -> str:
-    if type(effect) is Child and effect.workflow == TASK:
+    if type(effect) is Child and effect.workflow == TASK_WORKFLOW:
         return "task"
     return {Call: "step", Timer: "timer", Wait: "wait", Child: "child"}[type(effect)]
 

@@ -18,8 +18,9 @@ from perdure.codec import encode, is_text, to_plain
 from perdure.codec.jsonschema import schema_of
 from perdure.errors import BadCall, BadSchema
 from perdure.kernel.asked import NAME_MAX, is_name
+from perdure.kernel.effects import TASK_WORKFLOW
 
-WORKFLOW: Final = "perdure.task"
+WORKFLOW: Final = TASK_WORKFLOW
 DATA_MAX: Final = 1024 * 1024
 KEY_MAX: Final = 400
 COMMENT_MAX: Final = 4096

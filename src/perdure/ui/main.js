@@ -117,7 +117,7 @@ ${help && html`<${Keys} pages=${PAGES} close=${() => setHelp(false)} />`}
 ${asks !== null && html`<${Palette} begin=${asks} pages=${PAGES} close=${() => setAsks(null)} more=${[{ text: "Change the theme", icon: "theme", hint: shade, run: () => setShade(next()) }, { text: "Compare two instances", icon: "right", run: () => go(href("/compare")) }, { text: "Keys", icon: "info", hint: html`<kbd>?</kbd>`, run: () => setHelp(true) }, { text: "Log out", icon: "person", hint: me?.id, run: logout }]} />`}`;
 }
 
-// Why `perdure dev` did not take new code over: two lines of it until it is opened, and never more than a quarter of the window.
+// Why `perdure dev` did not take new code over: a few lines of it until it is opened, and never more than a quarter of the window.
 function Notice({ text }) {
   const [open, setOpen] = useState(false);
   const [long, setLong] = useState(false);

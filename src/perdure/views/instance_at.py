@@ -21,9 +21,9 @@ from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.receipt import Failure
 from perdure.kernel.status import Status
 from perdure.ports.seen import Line
-from perdure.runtime.history import value_of, waiting_of
+from perdure.runtime.history import waiting_of
 
-from .look import ShownEntry, ShownError, ShownWait, shown_entry, shown_error, shown_wait
+from .look import ShownEntry, ShownError, ShownWait, shown_entry, shown_error, shown_wait, told
 from .operations import Operation, Operations
 
 NEVER = 2**63
@@ -130,8 +130,8 @@ class PastStates:
         for name, values in self._published.items():
             place = bisect_right(values, number, key=lambda value: value[0])
             if place:
-                found[name] = value_of(values[place - 1][1])
-        return found
+                found[name] = values[place - 1][1]
+        return told(found)
 
     def result(self, number: int) -> Any:
         outcome = self._end(number).outcome

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, cast
 
@@ -93,7 +93,7 @@ class ShownInstance(ListedInstance, frozen=True):
 
 
 class ShownEntry(msgspec.Struct, frozen=True):
-    """`value` is left out where it is not wanted."""
+    """`value` is left out where it is not wanted, `by` and `reason` where they are not known."""
 
     number: int
     at: datetime
@@ -105,6 +105,8 @@ class ShownEntry(msgspec.Struct, frozen=True):
     opened: tuple[str, ...]
     announced: tuple[str, ...]
     outcome: str
+    by: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
 
 
 async def look(
@@ -120,7 +122,7 @@ async def look(
         **{**listed, "status": state.status.value},
         entries=state.version,
         waiting=[shown_wait(each) for each in waiting],
-        published={name: value_of(value) for name, value in state.published.items()},
+        published=told(state.published),
         result=result_of(state),
         error=shown_error(error_of(state)),
         stuck_at=state.stuck.location if state.stuck is not None else None,
@@ -218,6 +220,12 @@ def shown_error(error: Failure | None) -> ShownError | None:
     return None if error is None else ShownError(error.type, error.message, error.data, error.traceback)
 
 
+def told(published: Mapping[str, bytes]) -> dict[str, Any]:
+    """What is published now. A null takes a value back: a reader of the name gets null, too, where nothing was."""
+    found = {name: value_of(value) for name, value in published.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def shown_entry(line: Line, values: bool = True) -> ShownEntry:
     return ShownEntry(
         number=line.number,
@@ -230,4 +238,6 @@ def shown_entry(line: Line, values: bool = True) -> ShownEntry:
         opened=line.opened,
         announced=line.announced,
         outcome=line.outcome,
+        by=line.by or UNSET,
+        reason=line.reason or UNSET,
     )

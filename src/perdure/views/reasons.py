@@ -155,7 +155,7 @@ class Reasons:
         if lacking and seen.policy.exact:  # whatever else it waits for, it cannot be told
             return [*lacking, *undelivered]
         found = [self._stuck()] if status is Status.STUCK else [self._open(open) for open in seen.waiting]
-        found = [*self._cancel(), *found, *lacking]
+        found = [*self._cancel(), *sorted(found, key=lambda each: each.kind != "paused"), *lacking]
         idle = None if found else self._words.idle(seen)
         return [*([idle] if idle is not None else []), *found, *self._no_engine(), *undelivered]
 

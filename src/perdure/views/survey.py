@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.definitions.load import register_of
+from perdure.codec import decode
+from perdure.definitions.load import is_new, register_of, stored
 from perdure.errors import Divergence, DoesNotFit
 from perdure.kernel.batch import HeadRow, JournalRow
 from perdure.kernel.events import Address, Migrated
@@ -37,14 +38,32 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 async def survey(queries: Queries, workflows: Workflows[Any]) -> list[Replayed]:
+    """Other content under a version that is kept is refused, as an engine with this code refuses it."""
     found: list[Replayed] = []
+    for each in workflows:
+        await _check_definition(queries, each)
     for name in workflows.names():
+        kept = await _kept(queries, workflows.newest(name))
         async for head in live_heads(queries, name, ("",)):
             workflow = _code(workflows, name, head.version)
             if workflow is not None:  # else it began with newer code: an engine with this code leaves it alone
-                against = _against(_address(head), await queries.history(head.id), workflow)
+                against = await _against(queries, head, workflow, kept)
                 found.append(Replayed(f"{head.workflow}/{head.key}", None if against is None else _text(against)))
     return found
+
+
+async def _check_definition(queries: Queries, workflow: Any) -> None:
+    if not hasattr(type(workflow), "stored"):
+        return
+    given = workflow.stored
+    before = await stored(queries, given.name, given.version)
+    is_new(await register_of(queries, given.name), before, given, decode)
+
+
+async def _kept(queries: Queries, workflow: Any) -> frozenset[str]:
+    """The versions of a definition that the database has. Live instances of one stay on it."""
+    register = await register_of(queries, workflow.name) if workflow.policy.exact else None
+    return frozenset(() if register is None else [each.version for each in register.versions])
 
 
 async def left_alone(queries: Queries, workflows: Workflows[Any]) -> dict[str, int]:
@@ -93,13 +112,13 @@ async def preview(queries: Queries, workflow: Any, seconds: float = BUDGET_SECON
     until, looked, partial = time.monotonic() + seconds, 0, False
     numbers: Counter[tuple[str, str]] = Counter()
     samples: dict[tuple[str, str], list[Replayed]] = {}
+    kept = await _kept(queries, workflow)
     async for head in live_heads(queries, workflow.name):
         if time.monotonic() > until or looked >= BUDGET_INSTANCES:
             partial = True
             break
         looked += 1
-        rows = await queries.history(head.id)
-        against = await asyncio.to_thread(_against, _address(head), rows, workflow)
+        against = await _against(queries, head, workflow, kept)
         if against is not None:
             place = getattr(against, "location", ""), type(against).__name__
             numbers[place] += 1
@@ -112,10 +131,6 @@ async def preview(queries: Queries, workflow: Any, seconds: float = BUDGET_SECON
     )
 
 
-def _address(head: HeadRow) -> Address:
-    return Address(head.workflow, head.key)
-
-
 def _code(workflows: Workflows[Any], name: str, version: str) -> Workflow | None:
     """Where an instance runs on its own version only, versions have no order: no code is older than another."""
     newest: Workflow | None = workflows.newest(name)
@@ -125,8 +140,15 @@ def _code(workflows: Workflows[Any], name: str, version: str) -> Workflow | None
     return found
 
 
-def _against(address: Address, rows: Sequence[JournalRow], workflow: Workflow) -> Exception | None:
-    """Why an instance would not go on; None: it would."""
+async def _against(queries: Queries, head: HeadRow, workflow: Workflow, kept: frozenset[str]) -> Exception | None:
+    """Why an instance would not go on; None: it would, or it stays on its version, which is `kept`."""
+    if head.version != workflow.version and head.version.partition("+")[0] in kept:
+        return None
+    rows = await queries.history(head.id)
+    return await asyncio.to_thread(_replayed, Address(head.workflow, head.key), rows, workflow)
+
+
+def _replayed(address: Address, rows: Sequence[JournalRow], workflow: Workflow) -> Exception | None:
     try:
         instance = fold(address, None, rows)
         if instance.definition != workflow.version and any(

@@ -131,7 +131,8 @@ def replay(console: Console, targets: tuple[str, ...], verify: bool, since: str 
     """The histories of all instances that have not ended are replayed on the code of MODULE, without side effects:
     no step runs, nothing is written. Exit code 1 if any of them would diverge.
 
-    An instance is replayed on the version that it started with, if MODULE has that, else on the newest one.
+    An instance is replayed on the version that it started with, if MODULE has that, else on the newest one. An instance
+    of a definition that the database keeps stays on its version, and is safe.
 
     With --verify every entry of the journal is replayed, from the first one or from a world snapshot, each cell with
     the definition that it had then; every snapshot on the way must come out with its hash. Exit code 1 and the first

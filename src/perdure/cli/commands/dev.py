@@ -72,8 +72,9 @@ def dev(  # noqa: PLR0917
     """MODULE may be the file of a playbook or a process. Without MODULE the demo runs. The database is .perdure/dev.db,
     or with --postgres a server of the project's own. You are logged in as dev, an admin.
 
-    When a file of the module changes, the new code is imported in another process and live instances are replayed on
-    it. If both are good, the new code takes over; else the old code stays, and the page says why.
+    When a file of the module changes, or one of a definition that it loads, the new code is imported in another
+    process and live instances are replayed on it. If both are good, the new code takes over; else the old code stays,
+    and the page says why.
     """
     try:
         import uvicorn  # noqa: F401
@@ -155,6 +156,7 @@ def _child(
     from perdure.server.auth.origins import LOOPBACK
     from perdure.server.settings import Settings
 
+    opened = definitions_opened()
     workflows, handlers = served_by(target)
     events: list[Any] = []
     queues: dict[str, int] = {}
@@ -178,8 +180,7 @@ def _child(
     def ready(app: Any) -> None:
         loop = asyncio.get_running_loop()
         link = f"{url}/login#{app.accesses.own_link('dev')}"
-        own = [target] if target.endswith(FILES) else []
-        told = {"url": url, "login": link, "files": [*own, *files_of_project()]}
+        told = {"url": url, "login": link, "files": files_of_project(opened)}
         channel.sendall(json.dumps(told).encode() + b"\n")
         threading.Thread(target=_hear, args=(channel, loop, app), daemon=True).start()
         if person:
@@ -208,15 +209,24 @@ def _hear(channel: socket.socket, loop: asyncio.AbstractEventLoop, app: Any) -> 
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def files_of_project() -> list[str]:
-    """The files of imported modules that are neither installed nor ours."""
+def definitions_opened() -> set[str]:
+    """The files of definitions that this process opens from now on: modules load some when they are imported."""
+    found: set[str] = set()
+
+    def hear(event: str, args: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(args[0], str | os.PathLike) and str(args[0]).endswith(FILES):
+            found.add(str(args[0]))
+
+    sys.addaudithook(hear)
+    return found
+
+
+def files_of_project(opened: Iterable[str] = ()) -> list[str]:
+    """The files of imported modules, and those that were `opened`, that are neither installed nor ours."""
     own = str(Path(__file__).parents[2]) + os.sep
     installed = tuple(str(Path(each).resolve()) + os.sep for each in {sys.prefix, sys.base_prefix})
-    found = {
-        str(Path(file).resolve())
-        for module in list(sys.modules.values())
-        if (file := getattr(module, "__file__", None)) and str(file).endswith(".py")
-    }
+    files = [str(getattr(module, "__file__", None) or "") for module in list(sys.modules.values())]
+    found = {str(Path(file).resolve()) for file in [*(file for file in files if file.endswith(".py")), *opened]}
     return sorted(each for each in found if not each.startswith((own, *installed)) and "site-packages" not in each)
 
 
@@ -353,7 +363,7 @@ class Watching:
 def _diverging(unsafe: list[dict[str, Any]]) -> str:
     """The first divergence with its advice, and who else would diverge."""
     first, *others = unsafe
-    text = f"{first['id']} would diverge: {first['divergence']}"
+    text = f"{first['id']} would diverge: {first['divergence'].removeprefix(first['id'] + ', ')}"
     if not others:
         return text
     named = ", ".join(each["id"] for each in others[:UNSAFE_TOLD])

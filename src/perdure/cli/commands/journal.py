@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+from msgspec import UNSET
 from msgspec.structs import asdict
 
 from perdure.kernel.moment import when
@@ -48,4 +49,5 @@ def tail(console: Console, lines: int) -> None:
 
 def document(entry: JournalEntry) -> dict[str, Any]:
     """An entry with its number in the journal, which is a text only in answers of a server."""
-    return {**asdict(entry), "entry": int(entry.entry)}
+    known = {name: value for name, value in asdict(entry).items() if value is not UNSET}
+    return {**known, "entry": int(entry.entry)}

@@ -17,7 +17,7 @@ from ..http import Answer
 from ..problems import HttpProblem
 from ..reading import no_such
 from ..rendering import iso
-from .instances import ListedHead, ListQuery, listed, shows, where_of
+from .instances import ListedHead, ListQuery, listed_page, shows, where_of
 
 COLUMNS: Final = tuple(name for name in ListedHead.__struct_fields__ if name != "parent")
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -60,7 +60,7 @@ async def _rows(calling: Calling, where: Where, given: ExportQuery) -> AsyncIter
     while True:
         size = PAGE_MAX if left is None else min(PAGE_MAX, left)
         found = await page(calling.client.queries, where, visible, size, before, oldest=oldest, by_change=by_change)
-        yield [listed(head) for head in found.heads]
+        yield await listed_page(calling, found.heads)
         before = found.next
         left = None if left is None else left - len(found.heads)
         if before is None or left == 0:

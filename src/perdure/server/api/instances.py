@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, get_args
 
@@ -102,6 +103,14 @@ def where_of(given: ListQuery) -> Where:
     return joined([*parse(given.q), *from_pairs(given.filters)])
 
 
+async def listed_page(calling: Calling, heads: Sequence[HeadRow]) -> list[ListedHead]:
+    """Each with its parent, if the reader may see that. All parents are read at once."""
+    parents = list({head.parent for head in heads if head.parent})
+    above = await calling.client.queries.heads_of(parents) if parents else {}
+    seen = {id: id_of(head) for id, head in above.items() if calling.sees(head.workflow)}
+    return [listed(head, seen.get(head.parent)) for head in heads]
+
+
 async def ls(calling: Calling, given: ListQuery) -> InstanceList:
     return await list_page(calling, given, where_of(given))
 
@@ -128,7 +137,7 @@ async def list_page(calling: Calling, given: ListQuery, where: Where, after: Lis
     first, last = (at_of(heads[0]), at_of(heads[-1])) if heads else (edge, edge)
     previous = cursor(True, found.next if back else first if given.cursor else None)
     next = cursor(False, last if back else found.next)
-    return InstanceList([listed(head) for head in heads], next, previous, found.seen, found.partial, at)
+    return InstanceList(await listed_page(calling, heads), next, previous, found.seen, found.partial, at)
 
 
 def _place(calling: Calling, use: bytes, cursor: str) -> tuple[bool, ListPlace | None]:

@@ -5,7 +5,7 @@ import { send } from "./api.js";
 import { Cmd, Icon, Request, Shape, Trouble } from "./parts.js";
 
 // `request(given)` is `[method, path, body, headers]`; it is shown, and sent when `run` is not given.
-// `preview(given)` gives `{ would, plan }` of the dry run. `count` must be typed, if it is given.
+// `preview(given)` gives `{ would, plan }` of the dry run, and `none`: why there is nothing to do. `count` must be typed, if it is given.
 // A field with `form(given)` is drawn by what that answers, unless it answers nothing: `{ wrong(), view(edit, problems) }`.
 // `moved(problem)` tells, after a version conflict, what came in between, and takes it as seen.
 export function Dialog({ title, says, preview, fields = [], request, run, cmd, label, risk = false, count = null, wide = false, moved, close }) {
@@ -52,13 +52,13 @@ export function Dialog({ title, says, preview, fields = [], request, run, cmd, l
     ${state.error && !state.since && html`<div class="part"><${Trouble} error=${state.error} /></div>`}
     <div class="part"><h3 class="label">the same as ${[cmd && "a command", request && "a request"].filter(Boolean).join(", and as ")}</h3>${cmd && html`<${Cmd} text=${cmd(given)} />`}${request && html`<${Request} of=${asRequest(request, given, plan)} />`}</div>
     <footer><button class="btn quiet" type="button" onClick=${() => close(false)}>Leave it</button>
-      <button class=${`btn ${risk ? "risk-fill" : "first"}`} type="submit" disabled=${state.busy}>${label}</button></footer>
+      <button class=${`btn ${risk ? "risk-fill" : "first"}`} type="submit" disabled=${state.busy || Boolean(dry?.none)}>${label}</button></footer>
     </form></dialog>`;
 }
 
 function Would({ of }) {
   if (of.refused) return html`<p class="st-failed" id="dry">${visible(of.refused)}</p>`;
-  return html`<ul class="would" id="dry">${(of.would ?? []).map((text) => html`<li>${visible(text)}</li>`)}</ul>`;
+  return html`<ul class="would" id="dry">${(of.would ?? []).map((text) => html`<li>${visible(text)}</li>`)}</ul>${of.none && html`<p class="st-failed">${visible(of.none)}</p>`}`;
 }
 
 function asRequest(request, given, plan) {
@@ -72,8 +72,8 @@ function problems(fields, given) {
     const text = String(given[field.name] ?? "").trim();
     const form = field.form?.(given);
     if (form) Object.keys(form.wrong()).length && (found[field.name] = form.wrong());
-    else if (!text && !field.optional && !field.options) found[field.name] = "This is needed.";
-    else if (text && field.json) try { JSON.parse(text); } catch (error) { found[field.name] = `This is not JSON: ${error.message}`; }
+    else if (!text && !field.optional && (!field.options || field.options.includes(""))) found[field.name] = "This is needed.";
+    else if (text && field.json) try { JSON.parse(text); } catch { found[field.name] = "This is not JSON."; }
   }
   return found;
 }
@@ -84,7 +84,7 @@ function Line({ field, given, value, problem, edit }) {
   const id = `d-${field.name}`;
   const common = { id, class: `field${field.json || field.text ? " mono" : ""}${field.numeric ? " num" : ""}`, value, "aria-invalid": problem ? "true" : null, "aria-describedby": problem ? `p-${id}` : null, autocomplete: "off", spellcheck: "false", onInput: (event) => edit(field.name, event.target.value) };
   return html`<div class=${`line${field.half ? " half" : ""}`}><label for=${id}>${field.label}${field.optional && html` <span class="opt">optional</span>`}</label>
-    ${field.options ? html`<select ...${common} onInput=${null} onChange=${(event) => { edit(field.name, event.target.value); field.changed?.(event.target.value); }}>${field.options.map((each) => html`<option value=${each}>${each}</option>`)}</select>`
+    ${field.options ? html`<select ...${common} onInput=${null} onChange=${(event) => { edit(field.name, event.target.value); field.changed?.(event.target.value); }}>${field.options.map((each) => html`<option value=${each}>${each || "choose"}</option>`)}</select>`
       : field.json || field.text || field.lines ? html`<textarea rows=${field.lines ?? (field.text ? 16 : 4)} ...${common}></textarea>` : html`<input ...${common} type=${field.type ?? null} list=${field.suggest?.length ? `l-${id}` : null} />${field.suggest?.length > 0 && html`<datalist id=${`l-${id}`}>${field.suggest.map((each) => html`<option value=${each} />`)}</datalist>`}`}
     ${field.help && html`<span class="help">${field.help}</span>`}${problem && html`<span class="problem" id=${`p-${id}`}><${Shape} name="failed" /><span>${visible(problem)}</span></span>`}</div>`;
 }

@@ -21,6 +21,7 @@ export function frames(text) {
   return found;
 }
 
+// `ways`: none of an entry of the past.
 export function Errors({ show, errors, ways }) {
   const places = new Map();
   for (const each of errors) places.set(each.location, [...(places.get(each.location) ?? []), each]);
@@ -30,7 +31,7 @@ export function Errors({ show, errors, ways }) {
 }
 
 function Failure({ title, error, tries = [], others, ways }) {
-  return html`<section class="sheet card" aria-label=${title}><header><h3 class=${others ? "sans" : null}>${visible(title)}</h3>${others && html`<span class="end"><${Alike} show=${others} /></span>`}</header>
+  return html`<section class="sheet card" aria-label=${title}><header><h3 class=${others ? "sans" : null}>${visible(title)}</h3>${others && ways && html`<span class="end"><${Alike} show=${others} /></span>`}</header>
     <div class="part"><p class="said"><b class="strong">${visible(error.type)}</b> ${visible(error.message.split("\n")[0])}</p>${error.message.includes("\n") && html`<pre class="json second">${visible(error.message.split("\n").slice(1).join("\n"))}</pre>`}${error.type === "Divergence" && html`<${Two} text=${error.message} />`}
       ${ways && html`<div class="row-btns">${ways}</div>`}</div>
     ${tries.length > 0 && html`<div class="part"><table class="tries"><thead><tr><th>attempt</th><th>receipt</th><th>error</th><th class="num">when</th><th class="num">entry</th></tr></thead><tbody>${tries.slice(-20).map((each) => html`<tr><td>${each.attempt}</td><td><${Status} of=${each.status} /></td><td>${visible(each.error.type)}${each.error.message !== error.message && html` <span class="muted">${visible(each.error.message.slice(0, 120))}</span>`}</td><td class="num">${moment(each.closed_at)}</td><td class="num"><button class="plain link" type="button" onClick=${() => set({ entry: each.closed })}>${each.closed}</button></td></tr>`)}</tbody></table></div>`}

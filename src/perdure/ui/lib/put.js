@@ -90,14 +90,16 @@ export function Activate({ name, noun, version, close }) {
 // Live instances go on under another version: what the dry run says of each, and a map of the steps that have another name there.
 export function Migrate({ name, version, close }) {
   const path = `/workflows/${part(name)}/-/migrate`;
-  const names = (g) => (g.map?.trim() ? JSON.parse(g.map) : {});
-  const body = (g) => ({ to: version, map: names(g) });
+  const names = (g) => { try { return g.map?.trim() ? JSON.parse(g.map) : {}; } catch { return null; } };
+  const body = (g) => ({ to: version, map: names(g) ?? {} });
   const preview = async (g) => {
+    if (!names(g)) return { none: "The map is not JSON." };
     const dry = await send("POST", path, { ...body(g), dry_run: true });
+    const go = dry.migrated.length > 20 ? [...dry.migrated.slice(0, 20), `${count(dry.migrated.length - 20, "other")}`] : dry.migrated;
     const stay = dry.left.slice(0, 10).map((each) => `${each.id} stays: ${each.why}`);
     const rest = dry.left.length > 10 ? [`${count(dry.left.length - 10, "other")} stay.`] : [];
-    return { would: [`${count(dry.migrated.length, "instance")} would go on under ${version}.`, ...stay, ...rest, ...(dry.more ? [`${figure(dry.more)} more were not looked at; ask again for them.`] : [])], plan: dry.plan };
+    return { would: [`${count(dry.migrated.length, "instance")} would go on under ${version}${go.length ? `: ${go.join(", ")}` : ""}.`, ...stay, ...rest, ...(dry.more ? [`${figure(dry.more)} more were not looked at; ask again for them.`] : [])], plan: dry.plan, none: go.length ? "" : "Nothing would migrate." };
   };
-  const fields = [{ name: "map", label: "Steps that have another name there, as JSON", json: true, optional: true, dry: true, value: "{}", help: "By the old location: {\"checks/approve\": \"checks/sign\"}." }, { name: "reason", label: "Reason", optional: true, help: "Recorded in the journal, with your name." }];
-  return html`<${Dialog} title=${`Migrate live instances of ${name} to ${version}`} label="Migrate" risk=${true} says="What an instance stands at must be in this version, of the same kind. What does not fit is left alone." fields=${fields} preview=${preview} cmd=${(g) => { let map = {}; try { map = names(g); } catch { /* told when it is sent */ } return command("processes", "migrate", name, version, ...Object.entries(map).flatMap((each) => ["--map", each.join("=")])); }} request=${(g, plan) => ["POST", path, { ...body(g), ...(plan ? { plan } : {}) }, g.reason ? { "x-reason": g.reason } : {}]} moved=${async () => ["an instance went on, and other instances fit now"]} close=${close} />`;
+  const fields = [{ name: "map", label: "Steps that have another name there, as JSON", json: true, optional: true, dry: true, value: "{}", help: "By the old location: {\"decision\": \"verdict\"}. The step asks for the same there; a task keeps its name." }, { name: "reason", label: "Reason", optional: true, help: "Recorded in the journal, with your name." }];
+  return html`<${Dialog} title=${`Migrate live instances of ${name} to ${version}`} label="Migrate" risk=${true} says="What an instance stands at must be in this version, of the same kind. What does not fit is left alone." fields=${fields} preview=${preview} cmd=${(g) => command("processes", "migrate", name, version, ...Object.entries(names(g) ?? {}).flatMap((each) => ["--map", each.join("=")]))} request=${(g, plan) => ["POST", path, { ...body(g), ...(plan ? { plan } : {}) }, g.reason ? { "x-reason": g.reason } : {}]} moved=${async () => ["an instance went on, and other instances fit now"]} close=${close} />`;
 }

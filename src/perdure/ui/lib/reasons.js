@@ -24,7 +24,7 @@ function awaited(text, noun) {
   const name = rest.join(" ");
   if (kind === "child" && name === "perdure.task") return "a person's task";
   if (kind === "message" && name === "ctx" && noun === "playbook") return html`a change of <code>ctx</code>`;
-  if (kind === "message" && name === "resume" && noun === "playbook") return "its resume: it is paused";
+  if (text === "paused") return "its resume: it is paused";
   if (!KINDS[kind]) return visible(text);
   if (kind !== "message") return html`${KINDS[kind]} <code>${visible(name)}</code>`;
   return html`a message ${name.split(" or ").map((each, n) => html`${n > 0 && " or "}<code>${visible(each)}</code>`)}`;

@@ -150,8 +150,8 @@ function button(show, act, advice, reason) {
   const [verb, , ...words] = advice.command;
   if (!LABELS[verb] || show.may[verb] !== "") return null;
   const location = reason.waiting?.location ?? words[0];
-  const given = verb === "send" ? { name: words[0] === "NAME" ? "" : words[0] } : verb === "settle" ? { location, as: words[1] } : { location };
-  return html`<button class=${`btn${verb === "settle" || (verb === "retry" && show.may.settle !== "") ? " first" : ""}`} type="button" onClick=${() => act(verb, given)}><${Icon} name=${verb} />${verb === "send" && given.name ? `Send ${visible(given.name).slice(0, 24)}…` : LABELS[verb]}</button>`;
+  const given = verb === "send" ? { name: words[0] === "NAME" ? "" : words[0] } : { location };
+  return html`<button class=${`btn${["resume", "settle"].includes(verb) || (verb === "retry" && show.may.settle !== "") ? " first" : ""}`} type="button" onClick=${() => act(verb, given)}><${Icon} name=${verb} />${verb === "send" && given.name ? `Send ${visible(given.name).slice(0, 24)}…` : LABELS[verb]}</button>`;
 }
 
 // One button a verb.
@@ -325,8 +325,8 @@ function Act({ name, given, id, waits, entries, stuck, places, close }) {
     pause: { title: `Pause ${id}`, says: "No token is admitted and no attempt begins until it is resumed. What runs goes on to its end, and deadlines hold.", label: "Pause", fields: [reason], cmd: (g) => command("pause", id, ...words(g)), request: post("pause", () => ({})) },
     resume: { title: `Resume ${id}`, says: "What was held begins: tokens are admitted, attempts and iterations go on.", label: "Resume", fields: [reason], cmd: (g) => command("resume", id, ...words(g)), request: post("resume", () => ({})) },
     retry: { title: `Retry ${id}`, says: "It goes on where it stopped; what failed is done again, what is done stays done.", label: "Retry", fields: [reason], cmd: () => command("retry", id), preview: dry("retry", BODY.retry), request: post("retry", BODY.retry) },
-    settle: { title: `Settle a step of ${id}`, says: "You say what happened. The flow goes on as if the step had answered so.", label: "Settle", fields: [place, { name: "as", label: "It ended", options: ["ok", "error"], value: given.as ?? "ok", dry: true }, { name: "value", label: "Result as JSON, or the error's text", dry: true, optional: true }, reason],
-      preview: dry("settle", BODY.settle), cmd: (g) => command("settle", id, g.location, g.as, ...(g.value ? [g.value] : [])), request: post("settle", BODY.settle) },
+    settle: { title: `Settle a step of ${id}`, says: "You say what happened. The flow goes on as if the step had answered so.", label: "Settle", fields: [place, { name: "as", label: "It ended", options: ["", "ok", "error"], dry: true }, { name: "value", label: "Result as JSON, or the error's text", dry: true, optional: true }, reason],
+      preview: (g) => (g.as ? dry("settle", BODY.settle)(g) : Promise.resolve(null)), cmd: (g) => command("settle", id, g.location, g.as || "ok|error", ...(g.value ? [g.value] : [])), request: post("settle", BODY.settle) },
     rewind: { title: `Rewind ${id}`, says: "The operation at this location and all that came after it are dropped and done again. What came before stays.", label: "Rewind", risk: true, fields: [place, reason],
       preview: (g) => (g.location ? dry("rewind", BODY.rewind)(g) : Promise.resolve(null)), cmd: (g) => command("rewind", id, g.location || "LOCATION"), request: post("rewind", BODY.rewind) },
     fork: { title: `Fork ${id}`, says: "Another instance starts with the same past up to this location, and goes on from there. This one stays as it is.", label: "Fork", fields: [place, { name: "key", label: "Key of the new one", optional: true, dry: true }, { name: "edit", label: "Other values for earlier steps, as JSON by location", json: true, optional: true, dry: true, value: "{}" }],
