@@ -149,8 +149,9 @@ def test_a_thread_that_cannot_open_the_file_tries_again(store: SqliteStore) -> N
     path, checkpoints._path = checkpoints._path, f"{store.path}.moved"
 
     for seq in range(1, 401):  # 8,000 pages
-        commit_with(checkpoints, store, seq)
-        if checkpoints._begin_at > PAGES and not checkpoints._busy:
+        commit(store, seq)
+        wait_for_thread(checkpoints)
+        if checkpoints._begin_at > PAGES:
             checkpoints._path = path  # after the first try
 
     assert pages_of_log(store) < 4_000
