@@ -294,7 +294,7 @@ def test_an_agent_in_a_flow_that_goes_in_circles_hears_of_it():
 
 def test_permits_in_a_flow_are_checked_as_those_of_a_graph():
     flow = in_a_flow(scripted(["x"]), permits=[Permit("publish", "ask")], limits={"calls": 2})
-    with World() as world, pytest.raises(InstanceFailed, match="nobody may answer"):
+    with World() as world, pytest.raises(InstanceFailed, match="no role may answer"):
         world.start(flow, "g").result()
 
 

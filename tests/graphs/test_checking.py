@@ -61,7 +61,7 @@ def test_all_problems_come_at_once():
         ([{"name": "a", "output": 3}], "expected the name of the output type, found 3"),
         ([{"name": "a", "output": [str]}], "expected the name of the output type"),
         ([{"name": "a", "limits": {"tokns": 1}}], "did you mean 'tokens'?"),
-        ([{"name": "a", "approve": "before"}], "nobody may answer"),
+        ([{"name": "a", "approve": "before"}], "no role may answer"),
         ([{"name": "a", "after": ["b"]}], "there is no such node"),
         ([{"name": "a", "after": ["a"]}], "names the node itself"),
         ([{"name": "a", "needs": "any_succes"}], "needs has the unknown policy 'any_succes'"),

@@ -98,7 +98,7 @@ def test_a_message_that_comes_before_its_wait_is_kept_and_others_are_refused():
         ({"seconds": 5, "message": "go"}, "a wait has one of"),
         ({"seconds": 0}, "seconds is seconds, more than 0"),
         ({"message": "cancel"}, "is for the graph itself"),
-        ({"question": "Well?"}, "nobody may answer"),
+        ({"question": "Well?"}, "no role may answer"),
         ({"message": "go", "question": "${inputs.x}"}, "names no dependency"),
         ({"mesage": "go"}, "did you mean 'message'?"),
     ],

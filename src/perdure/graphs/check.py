@@ -184,7 +184,7 @@ class Reading:
         if spec.isolation == "remote" and not spec.queue:
             self.tell(spec.name, 'isolation="remote" needs queue=, the queue whose workers run it')
         if spec.approve and not self.book.roles:
-            self.tell(spec.name, "approve= asks a person, and nobody may answer: give the graph roles=[...]")
+            self.tell(spec.name, "approve= asks a person, and no role may answer: give the graph roles=[...]")
         match spec.kind:
             case "classify":
                 self._judge_branches(spec, known)
@@ -204,7 +204,7 @@ class Reading:
         if spec.message in TAKEN_MESSAGES:
             self.tell(spec.name, f"the message {spec.message!r} is for the graph itself: give it another name")
         if spec.question and not self.book.roles:
-            self.tell(spec.name, "question= asks a person, and nobody may answer: give the graph roles=[...]")
+            self.tell(spec.name, "question= asks a person, and no role may answer: give the graph roles=[...]")
 
     def _judge_branches(self, spec: NodeSpec, known: Mapping[str, NodeSpec]) -> None:
         if spec.default and spec.default not in spec.branches:
@@ -299,7 +299,7 @@ def _check_permit(where: str, permit: Permit, model: Model, reading: Reading) ->
         hint = did_you_mean(permit.verdict, verdicts)
         reading.tell(where, f"the verdict on {permit.glob} is allow, ask or deny, found {permit.verdict!r:.80}{hint}")
     if permit.verdict == "ask" and not (permit.roles or permit.users or model.roles):
-        text = f"ask for {permit.glob} asks a person, and nobody may answer"
+        text = f"ask for {permit.glob} asks a person, and no role may answer"
         reading.tell(where, f"{text}: give it roles= or users=, or the graph roles=")
     for argument, conditions in permit.where.items():
         if not isinstance(conditions, Mapping) or not conditions:  # type: ignore[redundant-expr]
@@ -338,7 +338,7 @@ def check_tools(model: Model, tools: Mapping[str, Tool], reading: Reading) -> No
         answered = all(each.verdict == "deny" or each.roles or each.users for each in permits)
         judged = answered and any(not each.where for each in permits)
         if tools[name].writes and not judged and not fits_any(model.veto, name):
-            reading.tell("taint", f"strict taint asks a person for {name}, and nobody may answer: give roles=[...]")
+            reading.tell("taint", f"strict taint asks a person for {name}, and no role may answer: give roles=[...]")
 
 
 def _is_pattern(value: Any) -> bool:

@@ -123,7 +123,7 @@ class Gates:
         return paused
 
     def look_again(self) -> None:
-        """All that the gates read may have changed while nobody looked."""
+        """All that the gates read may have changed during the pause."""
         self.machine.changed |= set(self._watchers())
 
     def timed_out(self, turn: Turn, owner: Open) -> None:
